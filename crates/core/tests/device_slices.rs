@@ -7,6 +7,7 @@ mod support;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 use supercargo_core::cache::slice::step_limit::search_steps;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{
@@ -359,9 +360,9 @@ fn searches_that_changes_restart_too_often_fail_the_attempt() {
     for is_group in [false, true] {
         let mut cluster = Cluster::new(Limits { large: 160, slice: 80, ..SMALL });
         if is_group {
-            cluster.add_group(&[("hard", 7, MISSING)]);
+            cluster.add_group(&[("hard", 6, MISSING)]);
         } else {
-            cluster.add_pod("hard", 7, MISSING, false);
+            cluster.add_pod("hard", 6, MISSING, false);
         }
         cluster.run_with_changes(change_devices);
         cluster.run();
@@ -370,6 +371,14 @@ fn searches_that_changes_restart_too_often_fail_the_attempt() {
         let expected = [("hard".to_owned(), Outcome::Error { message: message.to_owned() })];
         assert_eq!(cluster.reports, expected);
         assert!(cluster.slices() < 30, "{} slices", cluster.slices());
+        // What one attempt lost does not count against the next one.
+        cluster.now = cluster.now + Duration::from_secs(60);
+        cluster.reports.clear();
+        cluster.step();
+        change_devices(&mut cluster, 0);
+        cluster.run();
+        let outcomes: Vec<_> = cluster.reports.iter().map(|(_, outcome)| outcome).collect();
+        assert!(matches!(&outcomes[..], [Outcome::Unschedulable { .. }]), "{outcomes:?}");
     }
 }
 

@@ -184,6 +184,8 @@ pub(crate) struct Partial {
     dropped_sums: u64,
     /// The number of results ever computed.
     results: u64,
+    /// The number of evaluations that ended.
+    evaluations: u64,
 }
 
 impl Partial {
@@ -268,6 +270,7 @@ impl Partial {
     /// Resets the numbers of dropped results at the end of an evaluation. The results stay for identical pods.
     pub(crate) fn end(&mut self) {
         (self.dropped, self.dropped_sums) = (0, 0);
+        self.evaluations += 1;
     }
 
     /// Returns the number of results ever computed. It grows as long as slices make progress.
@@ -321,12 +324,14 @@ impl Slice {
         self.partial.borrow_mut().results += steps;
     }
 
-    /// Calls `change` with the progress of searches for devices.
+    /// Calls `change` with the progress of searches for devices, and the number of the evaluation among those that
+    /// share it.
     pub(crate) fn with_searches<T: Any + Default + Send + Sync, R>(
         &self,
-        change: impl FnOnce(&mut T) -> R,
+        change: impl FnOnce(&mut T, u64) -> R,
     ) -> R {
-        change_searches(&mut self.partial.borrow_mut().searches, change)
+        let Partial { searches, evaluations, .. } = &mut *self.partial.borrow_mut();
+        change_searches(searches, |searches| change(searches, *evaluations))
     }
 
     /// Ends the slice if its work is used up. Where unwinding is not possible, a slice never ends.

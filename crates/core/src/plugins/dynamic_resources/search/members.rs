@@ -33,6 +33,7 @@ struct MemberSearches {
 struct Kept {
     dependencies: Dependencies,
     state: State,
+    steps: u64,
     /// Whether this slice has come to it; before the slice begins, the last one.
     is_used: bool,
 }
@@ -97,8 +98,6 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
             return search.checked_result(&path);
         }
         _ if left == 0 => {
-            limit
-                .with_searches(|searches: &mut MemberSearches, _| searches.restarts.slice_ended(limit.all()));
             limit.exceed();
             return Err(Obstacle::TooLong);
         }
@@ -114,11 +113,11 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     let has_ended = search.go_on(&mut path)?;
     limit.spend((search.steps - before) >> doublings);
     let state = search.state(&path, has_ended);
-    limit.with_searches(|searches: &mut MemberSearches, _| searches.keep(node, dependencies, state));
+    let steps = search.steps;
+    limit.with_searches(|searches: &mut MemberSearches, _| searches.keep(node, dependencies, state, steps));
     if has_ended {
         return search.checked_result(&path);
     }
-    limit.with_searches(|searches: &mut MemberSearches, _| searches.restarts.slice_ended(limit.all()));
     limit.exceed();
     Err(Obstacle::TooLong)
 }
@@ -128,7 +127,7 @@ impl MemberSearches {
     /// ones if their node has too many.
     fn begin_slice(&mut self, snapshot: Snapshot<'_>) {
         let (rounds, clock) = (snapshot.tables().rounds(), snapshot.clock());
-        let known = self.paused();
+        let (known, steps) = (self.paused(), self.steps());
         match snapshot.node_changes_since(self.clock).filter(|_| self.rounds == rounds) {
             None => self.by_node.clear(),
             Some(changes) => {
@@ -149,11 +148,17 @@ impl MemberSearches {
         if has_dropped || self.paused() < known {
             self.restarts.add();
         }
+        self.restarts.lose(steps - self.steps());
     }
 
     /// Returns the number of searches that are paused.
     fn paused(&self) -> usize {
         self.by_node.values().flatten().filter(|kept| matches!(kept.state, State::Paused(_))).count()
+    }
+
+    /// Returns the steps of all searches.
+    fn steps(&self) -> u64 {
+        self.by_node.values().flatten().map(|kept| kept.steps).sum()
     }
 
     fn of(&mut self, node: NodeIdx, dependencies: &Dependencies) -> Option<State> {
@@ -162,10 +167,10 @@ impl MemberSearches {
         Some(kept.state.clone())
     }
 
-    fn keep(&mut self, node: NodeIdx, dependencies: Dependencies, state: State) {
+    fn keep(&mut self, node: NodeIdx, dependencies: Dependencies, state: State, steps: u64) {
         let of_node = self.by_node.entry(node).or_default();
         of_node.retain(|kept| kept.dependencies != dependencies);
-        of_node.push(Kept { dependencies, state, is_used: true });
+        of_node.push(Kept { dependencies, state, steps, is_used: true });
     }
 }
 

@@ -25,43 +25,40 @@ const RESTARTS: u32 = 3;
 const LONGEST_SLICE: u64 = 2 * STEPS_MAX;
 /// As many as [`LONGEST_SLICE`] allows to a single pod with the default limits.
 const DOUBLINGS_MAX: u32 = 12;
-/// Restarts of slices of this length before the attempt fails: the devices do not stay unchanged for long enough.
-const LONGEST_SLICES: u32 = 3;
+/// An attempt fails after changes have voided as many steps as this number of the longest slices make.
+const LOST_SLICES_MAX: u64 = 4;
 
-/// The restarts of an attempt's searches after changes.
+/// What changes cost the searches of an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Restarts {
-    all: u32,
-    /// Of slices of the greatest length that ended in a search.
-    of_longest: u32,
-    was_longest: bool,
+    number: u32,
+    /// The steps of voided results.
+    lost: u64,
 }
 
 impl Restarts {
+    /// Counts a restart.
     pub(super) fn add(&mut self) {
-        self.all += 1;
-        self.of_longest += u32::from(std::mem::take(&mut self.was_longest));
+        self.number += 1;
+    }
+
+    /// Counts the steps of voided results.
+    pub(super) fn lose(&mut self, steps: u64) {
+        self.lost = self.lost.saturating_add(steps);
     }
 
     /// Returns how often the steps of a slice, of which all searches may make this number, are doubled.
     ///
     /// # Errors
-    /// [`Obstacle::TooLong`] if several of the longest slices were restarted.
+    /// [`Obstacle::TooLong`] if changes voided too many steps.
     pub(super) fn doublings(self, steps: u64) -> Result<u32, Obstacle> {
-        if self.of_longest >= LONGEST_SLICES {
+        let most =
+            LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0).min(DOUBLINGS_MAX);
+        if self.lost > steps.max(1).saturating_mul(LOST_SLICES_MAX << most) {
             return Err(Obstacle::TooLong);
         }
-        Ok(self.all.saturating_sub(RESTARTS).min(most_doublings(steps)))
+        Ok(self.number.saturating_sub(RESTARTS).min(most))
     }
-
-    /// Records that a slice ended in a search.
-    pub(super) fn slice_ended(&mut self, steps: u64) {
-        self.was_longest |= self.all.saturating_sub(RESTARTS) >= most_doublings(steps);
-    }
-}
-
-fn most_doublings(steps: u64) -> u32 {
-    LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0).min(DOUBLINGS_MAX)
 }
 
 /// The progress of a pod's searches.
@@ -72,7 +69,9 @@ struct Searches {
     rounds: u64,
     /// By node; with different requests if extended resources are left to devices.
     by_node: IdMap<NodeIdx, Vec<Kept>>,
+    /// Of the evaluation with this number.
     restarts: Restarts,
+    evaluation: u64,
 }
 
 /// The progress of one search.
@@ -80,6 +79,7 @@ struct Searches {
 struct Kept {
     inputs: Inputs,
     state: State,
+    steps: u64,
 }
 
 /// The claims of a search.
@@ -142,7 +142,10 @@ pub(in crate::plugins::dynamic_resources) fn search<'a>(
 fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, Obstacle> {
     let (snapshot, node) = (search.place.snapshot, search.place.node);
     let inputs = search.inputs();
-    let known = slice.with_searches(|searches: &mut Searches| searches.of(snapshot, node, &inputs));
+    let known = slice.with_searches(|searches: &mut Searches, evaluation| {
+        searches.catch_up(snapshot, evaluation);
+        searches.of(node, &inputs)
+    });
     let known = match known {
         Some(State::Unsolvable(obstacle)) => return Err(obstacle),
         Some(State::Solved(checkpoint)) => {
@@ -161,51 +164,50 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
         None => search.begin()?,
     };
     loop {
-        let restarts = slice.with_searches(|searches: &mut Searches| searches.restarts);
+        let restarts = slice.with_searches(|searches: &mut Searches, _| searches.restarts);
         let doublings = restarts.doublings(slice.all_search_steps())?;
         search.pause_at = counted.saturating_add(slice.search_steps() << doublings);
         let has_ended = search.go_on(&mut path)?;
         slice.spend_on_search((search.steps - counted) >> doublings);
         counted = search.steps;
         let state = search.state(&path, has_ended);
-        slice.with_searches(|searches: &mut Searches| searches.keep(node, &inputs, state));
+        slice.with_searches(|searches: &mut Searches, _| searches.keep(node, &inputs, state, counted));
         if has_ended {
             return search.result(&path);
         }
-        slice
-            .with_searches(|searches: &mut Searches| searches.restarts.slice_ended(slice.all_search_steps()));
         slice.go_on();
     }
 }
 
 impl Searches {
     /// Returns the progress of the search on a node; `None` if it has not begun, or if its inputs changed.
-    fn of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx, inputs: &Inputs) -> Option<State> {
-        self.catch_up(snapshot);
+    fn of(&self, node: NodeIdx, inputs: &Inputs) -> Option<State> {
         let kept = self.by_node.get(&node)?.iter().find(|kept| kept.inputs == *inputs)?;
         Some(kept.state.clone())
     }
 
-    fn keep(&mut self, node: NodeIdx, inputs: &Inputs, state: State) {
+    fn keep(&mut self, node: NodeIdx, inputs: &Inputs, state: State, steps: u64) {
         let of_node = self.by_node.entry(node).or_default();
         match of_node.iter_mut().find(|kept| kept.inputs == *inputs) {
-            Some(kept) => kept.state = state,
-            None => of_node.push(Kept { inputs: Inputs(inputs.0.clone()), state }),
+            Some(kept) => (kept.state, kept.steps) = (state, steps),
+            None => of_node.push(Kept { inputs: Inputs(inputs.0.clone()), state, steps }),
         }
     }
 
     /// Drops the progress on nodes whose devices changed.
-    fn catch_up(&mut self, snapshot: Snapshot<'_>) {
+    fn catch_up(&mut self, snapshot: Snapshot<'_>, evaluation: u64) {
         let rounds = snapshot.tables().rounds();
         let changed = self.clocks.catch_up(snapshot).filter(|_| self.rounds == rounds);
         self.rounds = rounds;
-        let known = self.by_node.len();
-        match changed {
-            None => self.by_node.clear(),
-            Some(changed) => changed.iter().for_each(|node| _ = self.by_node.remove(&node)),
-        }
-        if self.by_node.len() < known {
+        let dropped: Vec<Vec<Kept>> = match changed {
+            None => std::mem::take(&mut self.by_node).into_values().collect(),
+            Some(changed) => changed.iter().filter_map(|node| self.by_node.remove(&node)).collect(),
+        };
+        if self.evaluation != evaluation {
+            (self.restarts, self.evaluation) = (Restarts::default(), evaluation);
+        } else if !dropped.is_empty() {
             self.restarts.add();
+            self.restarts.lose(dropped.iter().flatten().map(|kept| kept.steps).sum());
         }
     }
 }
@@ -277,36 +279,28 @@ impl<'a> Search<'a> {
 mod tests {
     use super::*;
 
-    /// Returns the restarts after this many slices that ended in a search of the steps, and were restarted.
-    fn restarted(times: u32, steps: u64) -> Restarts {
-        let mut restarts = Restarts::default();
-        for _ in 0..times {
-            restarts.slice_ended(steps);
-            restarts.add();
-        }
-        restarts
-    }
-
     #[test]
     fn steps_of_a_slice_are_doubled_up_to_those_of_two_searches() {
-        for (steps, most) in [(50, 12), (37_500, 12), (187_500, 10), (LONGEST_SLICE / 2, 1)] {
-            let after = |restarts: u32| restarted(RESTARTS + restarts, steps).doublings(steps).ok();
+        let cases =
+            [(50, 12), (37_500, 12), (187_500, 10), (LONGEST_SLICE / 2, 1), (LONGEST_SLICE, 0), (0, 0)];
+        for (steps, most) in cases {
+            let after = |number: u32| Restarts { number, lost: 0 }.doublings(steps).ok();
             assert!(steps << most <= LONGEST_SLICE);
-            assert_eq!([after(0), after(most / 2), after(most)], [Some(0), Some(most / 2), Some(most)]);
-            let last = most + LONGEST_SLICES;
-            assert_eq!([after(last - 1), after(last)], [Some(most), None], "with slices of {steps} steps");
+            assert_eq!([after(0), after(RESTARTS), after(RESTARTS + 1)], [0, 0, most.min(1)].map(Some));
+            assert_eq!([after(RESTARTS + most), after(u32::MAX)], [Some(most); 2]);
         }
-        for steps in [0, LONGEST_SLICE, 2 * LONGEST_SLICE] {
-            let after = |restarts: u32| restarted(restarts, steps).doublings(steps).ok();
-            assert_eq!([after(LONGEST_SLICES - 1), after(LONGEST_SLICES)], [Some(0), None]);
-        }
-        assert_eq!(Restarts::default().doublings(37_500).ok(), Some(0));
     }
 
     #[test]
-    fn restarts_of_slices_that_end_elsewhere_do_not_count_against_the_attempt() {
-        let mut restarts = Restarts::default();
-        (0..100).for_each(|_| restarts.add());
-        assert_eq!(restarts.doublings(50).ok(), Some(DOUBLINGS_MAX));
+    fn attempt_fails_after_changes_voided_too_many_steps() {
+        for (steps, most) in
+            [(50, 4 * (50 << 12)), (187_500, 4 * (187_500 << 10)), (0, 4), (u64::MAX, u64::MAX)]
+        {
+            let mut restarts = Restarts { number: 100, lost: 0 };
+            restarts.lose(most);
+            assert!(restarts.doublings(steps).is_ok(), "{most} steps were lost");
+            restarts.lose(1);
+            assert_eq!(restarts.doublings(steps).is_ok(), most == u64::MAX);
+        }
     }
 }
