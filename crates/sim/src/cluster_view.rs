@@ -10,27 +10,46 @@ use crate::storage::csi_node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Devices as KnownDevices;
-use supercargo_core::model::device::{Allocation, DeviceId};
+use supercargo_core::model::device::{Allocation, DeviceId, ResourceClaim, ResourceSlice};
 use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::volume::Reservation;
 
+/// Claims, slices, and the resource that devices serve as extended resources.
+pub(crate) struct DeviceObjects {
+    claims: Vec<Arc<ResourceClaim>>,
+    slices: Vec<Arc<ResourceSlice>>,
+    served: (Symbol, &'static str),
+}
+
+impl DeviceObjects {
+    fn of(
+        tables: &mut Tables,
+        claims: &BTreeMap<String, Arc<DeviceClaim>>,
+        slices: &BTreeMap<String, Arc<Slice>>,
+    ) -> Self {
+        Self {
+            claims: claims.values().map(|claim| Arc::new(claim.info(tables))).collect(),
+            slices: slices.values().map(|slice| Arc::new(slice.info(tables))).collect(),
+            served: (tables.symbol(TPU), DeviceKind::Whole.name()),
+        }
+    }
+}
+
 fn devices_of(
-    tables: &mut Tables,
-    claims: &BTreeMap<String, Arc<DeviceClaim>>,
-    slices: &BTreeMap<String, Arc<Slice>>,
+    objects: &DeviceObjects,
     in_flight: Vec<(Uid, Arc<Allocation>)>,
     avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
     keep_claims: BTreeMap<Uid, Uid>,
 ) -> Arc<Devices> {
     Arc::new(Devices {
-        claims: claims.values().map(|claim| Arc::new(claim.info(tables))).collect(),
-        slices: slices.values().map(|slice| Arc::new(slice.info(tables))).collect(),
+        claims: objects.claims.clone(),
+        slices: objects.slices.clone(),
         in_flight,
         avoided,
         keep_claims,
-        served: Some((tables.symbol(TPU), DeviceKind::Whole.name())),
+        served: Some(objects.served),
     })
 }
 
@@ -106,6 +125,16 @@ impl Process {
     /// Returns claims and devices for a decision about this pod, including what is allocated for other pods and not
     /// written yet.
     pub(crate) fn devices_for(&mut self, uid: &str) -> Arc<Devices> {
+        let objects = self.device_objects();
+        self.devices_among(&objects, uid)
+    }
+
+    pub(crate) fn device_objects(&mut self) -> DeviceObjects {
+        DeviceObjects::of(self.scheduler.tables(), &self.device_claims, &self.slices)
+    }
+
+    /// As [`Self::devices_for`], with these objects.
+    pub(crate) fn devices_among(&self, objects: &DeviceObjects, uid: &str) -> Arc<Devices> {
         if self.pods.get(uid).is_none_or(|pod| !pod.needs_devices()) {
             return Arc::default();
         }
@@ -125,8 +154,7 @@ impl Process {
         let in_flight = in_flight.map(|(claim, allocation)| (Arc::clone(claim), Arc::clone(allocation)));
         let in_flight = in_flight.collect();
         let keep_claims = kept_claims(snapshot.devices());
-        let tables = self.scheduler.tables();
-        devices_of(tables, &self.device_claims, &self.slices, in_flight, self.avoided.clone(), keep_claims)
+        devices_of(objects, in_flight, self.avoided.clone(), keep_claims)
     }
 
     /// Returns the pods whose evaluation is suspended, for extenders or between slices.
@@ -198,14 +226,8 @@ impl Sim {
             },
         };
         let devices = if has_devices(self.seed) {
-            devices_of(
-                tables,
-                &self.server.device_claims,
-                &self.server.slices,
-                lingering,
-                BTreeMap::new(),
-                keep_claims,
-            )
+            let objects = DeviceObjects::of(tables, &self.server.device_claims, &self.server.slices);
+            devices_of(&objects, lingering, BTreeMap::new(), keep_claims)
         } else {
             Arc::default()
         };

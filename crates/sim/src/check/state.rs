@@ -4,17 +4,17 @@ use super::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::evictions;
 use crate::objects::Pod;
 use crate::process::{is_held, is_held_by_others};
-use crate::reference::{self, Devices, ReferenceCluster};
+use crate::reference::{self, ReferenceCluster};
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::model::event::Kind;
 use supercargo_core::model::node::NodeIdx;
-use supercargo_core::model::pod::{HostPort, Uid};
+use supercargo_core::model::pod::{HostPort, PodInfo};
 use supercargo_core::model::resources::Resources;
 use supercargo_core::plugins::{dynamic_resources, gang_scheduling};
 use supercargo_core::preemption;
-use supercargo_core::queue::SubQueue;
+use supercargo_core::queue::{QueuedPod, SubQueue};
 
 /// What the scheduler keeps when a list ends that omits nothing, as its `held` calls it.
 const KEPT: [&str; 8] = [
@@ -259,47 +259,50 @@ impl Sim {
 
     /// Checks that no pod waits for an event while a node is feasible. Otherwise, a hint missed a requeue.
     pub(crate) fn check_hints(&mut self) -> Result<(), Broken> {
-        let waiting = self.process.scheduler.queue().waiting();
-        let waiting = waiting.filter(|(place, _)| *place == SubQueue::Unschedulable);
-        let waiting: Vec<Uid> = waiting.map(|(_, queued)| Arc::clone(&queued.pod.uid)).collect();
-        let devices: BTreeMap<Uid, Arc<Devices>> =
-            waiting.into_iter().map(|uid| (Arc::clone(&uid), self.process.devices_for(&uid))).collect();
-        let snapshot = self.process.scheduler.snapshot();
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
-        for (place, queued) in self.process.scheduler.queue().waiting() {
-            let by_extender = self.is_managed(&queued.pod.uid);
-            let needs_others = !self.may_start_alone(&queued.pod.uid);
-            if place != SubQueue::Unschedulable || queued.pod.deleting || by_extender || needs_others {
-                continue;
-            }
-            if self.waits_for_members_preemption(&queued.pod.uid) || self.is_taken_along(&queued.pod) {
-                continue;
-            }
-            // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream
-            // does.
-            let over_limit = || queued.rejectors.contains("NodeVolumeLimits");
-            let helped_by_pods = || {
-                reference::may_be_helped_by_pods(&queued.pod)
-                    || over_limit() && reference::may_share_volumes(&queued.pod)
-            };
-            if assumed > 0 && helped_by_pods() {
-                continue;
-            }
-            let storage = self.process.storage_for(&queued.pod.uid);
+        let waiting = self.process.scheduler.queue().waiting();
+        let waiting = waiting.filter(|&(place, queued)| self.waits_for_events(place, queued, assumed));
+        let waiting: Vec<Arc<PodInfo>> = waiting.map(|(_, queued)| Arc::clone(&queued.pod)).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let objects = self.process.device_objects();
+        for pod in waiting {
+            let devices = self.process.devices_among(&objects, &pod.uid);
+            let snapshot = self.process.scheduler.snapshot();
+            let storage = self.process.storage_for(&pod.uid);
             let world = || {
                 let world = ReferenceCluster::seen_by(snapshot).with_storage(Arc::clone(&storage));
-                world.with_devices(devices.get(&queued.pod.uid).cloned().unwrap_or_default())
+                world.with_devices(Arc::clone(&devices))
             };
-            if let Some(&node) = evictions::feasible(world, snapshot, &queued.pod).first() {
-                let detail = format!(
-                    "{} fits on {}; it waits for {:?}",
-                    queued.pod.uid,
-                    snapshot.text(node),
-                    queued.rejectors
-                );
+            if let Some(&node) = evictions::feasible(world, snapshot, &pod).first() {
+                let mut waiting = self.process.scheduler.queue().waiting();
+                let rejectors = waiting.find(|(_, queued)| queued.pod.uid == pod.uid);
+                let rejectors = rejectors.map(|(_, queued)| &queued.rejectors);
+                let detail =
+                    format!("{} fits on {}; it waits for {rejectors:?}", pod.uid, snapshot.text(node));
                 return Err(broken("no hint missed a requeue", detail));
             }
         }
         Ok(())
+    }
+
+    /// Whether only an event can bring a pod back, so that it must fit nowhere.
+    fn waits_for_events(&self, place: SubQueue, queued: &QueuedPod, assumed: usize) -> bool {
+        let pod = &queued.pod;
+        if place != SubQueue::Unschedulable || pod.deleting || self.is_managed(&pod.uid) {
+            return false;
+        }
+        if !self.may_start_alone(&pod.uid)
+            || self.waits_for_members_preemption(&pod.uid)
+            || self.is_taken_along(pod)
+        {
+            return false;
+        }
+        // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream does.
+        let over_limit = || queued.rejectors.contains("NodeVolumeLimits");
+        let helped_by_pods =
+            || reference::may_be_helped_by_pods(pod) || over_limit() && reference::may_share_volumes(pod);
+        assumed == 0 || !helped_by_pods()
     }
 }
