@@ -9,6 +9,7 @@ use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 use supercargo_core::model::event::Event;
 use supercargo_core::model::quantity::Amount;
 use supercargo_core::model::volume::StorageObject;
+use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::Limits;
 
 /// The result for a domain is void if a slice ends in it, also if a member was rejected before.
@@ -91,6 +92,27 @@ fn comparison_makes_no_more_steps_than_one_attempt_may() {
     assert_eq!((cluster.slices(), cluster.scheduler.stats().verified), (0, [0, 0]));
     assert!(cluster.longest > STEPS, "{} steps: the comparison was ended", cluster.longest);
     assert!(cluster.longest < 3 * STEPS, "{} steps at once", cluster.longest);
+}
+
+/// Searches that end without a pause do not exceed the limit of an attempt, whether they find devices or not.
+#[test]
+fn attempt_of_many_short_searches_needs_no_slices() {
+    let mut cluster = Cluster::new(SMALL);
+    for at in 0..50 {
+        cluster.apply(&format!("node n{at} cpu=64"));
+        let is_empty = at >= 40;
+        let numbers: Vec<usize> = (at * 8..at * 8 + if is_empty { 0 } else { 8 }).collect();
+        cluster.set_devices_of(&format!("n{at}"), &numbers);
+    }
+    cluster.apply("pod pod cpu=1 res:deviceclass.resource.kubernetes.io/any=4");
+    cluster.run();
+    assert!(
+        matches!(&cluster.reports[..], [(_, Outcome::Placed { feasible: 41, .. })]),
+        "{:?}",
+        cluster.reports
+    );
+    assert_eq!(cluster.slices(), 0);
+    assert!(cluster.longest > SMALL.large / 8, "{} steps", cluster.longest);
 }
 
 #[test]

@@ -204,10 +204,8 @@ impl<'a> Search<'a> {
     /// Goes on to the end, which returns true, or to the next pause.
     fn go_on(&mut self, path: &mut Path) -> Result<bool, Obstacle> {
         while path.found != Found::Yes {
-            if self.steps >= self.pause_at {
-                return Ok(false);
-            }
-            let Some(frame) = path.stack.pop() else { break };
+            let may_go_on = |_: &mut Frame| self.steps < self.pause_at;
+            let Some(frame) = path.stack.pop_if(may_go_on) else { return Ok(path.stack.is_empty()) };
             path.found = self.after(frame, &mut path.stack, path.found.clone())?;
         }
         Ok(true)

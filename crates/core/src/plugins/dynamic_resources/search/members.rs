@@ -85,7 +85,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     let dependencies = search.dependencies();
     let (known, restarts) = limit.with_searches(|searches: &mut MemberSearches, is_first| {
         if is_first {
-            searches.begin_slice(snapshot);
+            searches.begin_slice(snapshot, limit.all());
         }
         (searches.of(node, &dependencies), searches.restarts)
     });
@@ -124,8 +124,8 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
 
 impl MemberSearches {
     /// Drops what depends on node objects that changed, paused searches that the last slice did not use, and ended
-    /// ones if their node has too many.
-    fn begin_slice(&mut self, snapshot: Snapshot<'_>) {
+    /// ones if their node has too many. All searches of the slice may make this number of steps.
+    fn begin_slice(&mut self, snapshot: Snapshot<'_>, may_make: u64) {
         let (rounds, clock) = (snapshot.tables().rounds(), snapshot.clock());
         let (known, steps) = (self.paused(), self.steps());
         match snapshot.node_changes_since(self.clock).filter(|_| self.rounds == rounds) {
@@ -145,10 +145,10 @@ impl MemberSearches {
             });
             !of_node.is_empty()
         });
+        self.restarts.lose(steps - self.steps(), may_make);
         if has_dropped || self.paused() < known {
             self.restarts.add();
         }
-        self.restarts.lose(steps - self.steps());
     }
 
     /// Returns the number of searches that are paused.

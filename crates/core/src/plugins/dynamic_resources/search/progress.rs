@@ -25,14 +25,16 @@ const RESTARTS: u32 = 3;
 const LONGEST_SLICE: u64 = 2 * STEPS_MAX;
 /// As many as [`LONGEST_SLICE`] allows to a single pod with the default limits.
 const DOUBLINGS_MAX: u32 = 12;
-/// An attempt fails after changes have voided as many steps as this number of the longest slices make.
+/// An attempt with slices of the greatest length fails after changes have voided as many steps as this number of them
+/// make.
 const LOST_SLICES_MAX: u64 = 4;
 
-/// What changes cost the searches of an attempt.
+/// The restarts of an attempt's searches after changes. The methods take the steps that all searches of a slice may
+/// make, before they are doubled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Restarts {
     number: u32,
-    /// The steps of voided results.
+    /// The steps of results that changes voided since slices have the greatest length.
     lost: u64,
 }
 
@@ -43,22 +45,31 @@ impl Restarts {
     }
 
     /// Counts the steps of voided results.
-    pub(super) fn lose(&mut self, steps: u64) {
-        self.lost = self.lost.saturating_add(steps);
+    pub(super) fn lose(&mut self, lost: u64, steps: u64) {
+        if self.wanted_doublings() >= doublings_max(steps) {
+            self.lost = self.lost.saturating_add(lost);
+        }
     }
 
-    /// Returns how often the steps of a slice, of which all searches may make this number, are doubled.
+    /// Returns how often the steps of a slice are doubled.
     ///
     /// # Errors
     /// [`Obstacle::TooLong`] if changes voided too many steps.
     pub(super) fn doublings(self, steps: u64) -> Result<u32, Obstacle> {
-        let most =
-            LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0).min(DOUBLINGS_MAX);
+        let most = doublings_max(steps);
         if self.lost > steps.max(1).saturating_mul(LOST_SLICES_MAX << most) {
             return Err(Obstacle::TooLong);
         }
-        Ok(self.number.saturating_sub(RESTARTS).min(most))
+        Ok(self.wanted_doublings().min(most))
     }
+
+    fn wanted_doublings(self) -> u32 {
+        self.number.saturating_sub(RESTARTS)
+    }
+}
+
+fn doublings_max(steps: u64) -> u32 {
+    LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0).min(DOUBLINGS_MAX)
 }
 
 /// The progress of a pod's searches.
@@ -143,7 +154,7 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
     let (snapshot, node) = (search.place.snapshot, search.place.node);
     let inputs = search.inputs();
     let known = slice.with_searches(|searches: &mut Searches, evaluation| {
-        searches.catch_up(snapshot, evaluation);
+        searches.catch_up(snapshot, evaluation, slice.all_search_steps());
         searches.of(node, &inputs)
     });
     let known = match known {
@@ -194,8 +205,8 @@ impl Searches {
         }
     }
 
-    /// Drops the progress on nodes whose devices changed.
-    fn catch_up(&mut self, snapshot: Snapshot<'_>, evaluation: u64) {
+    /// Drops the progress on nodes whose devices changed. All searches of the slice may make these steps.
+    fn catch_up(&mut self, snapshot: Snapshot<'_>, evaluation: u64, steps: u64) {
         let rounds = snapshot.tables().rounds();
         let changed = self.clocks.catch_up(snapshot).filter(|_| self.rounds == rounds);
         self.rounds = rounds;
@@ -206,8 +217,8 @@ impl Searches {
         if self.evaluation != evaluation {
             (self.restarts, self.evaluation) = (Restarts::default(), evaluation);
         } else if !dropped.is_empty() {
+            self.restarts.lose(dropped.iter().flatten().map(|kept| kept.steps).sum(), steps);
             self.restarts.add();
-            self.restarts.lose(dropped.iter().flatten().map(|kept| kept.steps).sum());
         }
     }
 }
@@ -292,15 +303,27 @@ mod tests {
     }
 
     #[test]
-    fn attempt_fails_after_changes_voided_too_many_steps() {
+    fn attempt_fails_after_changes_voided_too_many_steps_of_the_longest_slices() {
         for (steps, most) in
             [(50, 4 * (50 << 12)), (187_500, 4 * (187_500 << 10)), (0, 4), (u64::MAX, u64::MAX)]
         {
-            let mut restarts = Restarts { number: 100, lost: 0 };
-            restarts.lose(most);
+            let mut restarts = Restarts { number: RESTARTS + doublings_max(steps), lost: 0 };
+            restarts.lose(most, steps);
             assert!(restarts.doublings(steps).is_ok(), "{most} steps were lost");
-            restarts.lose(1);
+            restarts.lose(1, steps);
             assert_eq!(restarts.doublings(steps).is_ok(), most == u64::MAX);
         }
+    }
+
+    #[test]
+    fn steps_that_shorter_slices_lost_do_not_count() {
+        let mut restarts = Restarts::default();
+        for _ in 0..RESTARTS + DOUBLINGS_MAX {
+            restarts.lose(LONGEST_SLICE, 50);
+            restarts.add();
+        }
+        assert_eq!(restarts.doublings(50).ok(), Some(DOUBLINGS_MAX));
+        restarts.lose(LONGEST_SLICE, 50);
+        assert_eq!(restarts.doublings(50).ok(), None);
     }
 }
