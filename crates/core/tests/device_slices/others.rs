@@ -134,6 +134,20 @@ fn comparison_in_idle_time_that_needs_too_many_steps_is_void() {
     }
 }
 
+/// As in builds with assertions.
+#[test]
+fn comparison_of_each_decision_is_made_to_its_end() {
+    let mut cluster = Cluster::new(Limits { large: 8 * 800, ..SMALL });
+    for at in 0..50 {
+        cluster.apply(&format!("node n{at} cpu=64"));
+        cluster.set_devices_of(&format!("n{at}"), &[0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+    cluster.apply("pod pod cpu=1 res:deviceclass.resource.kubernetes.io/any=4");
+    cluster.run();
+    assert!(cluster.longest > 800, "{} steps", cluster.longest);
+    assert_eq!(cluster.scheduler.stats().verified, [1, 0]);
+}
+
 /// kube-scheduler 1.36 takes the counters of the first pool that it comes to for those of all pools of the same name.
 #[test]
 fn search_in_slices_mixes_up_counters_as_in_one_step() {

@@ -364,6 +364,30 @@ fn pod_is_decided_anew_if_the_claim_that_it_shares_gets_other_devices_before_its
     assert_eq!(cluster.bound, ["p"]);
 }
 
+#[test]
+fn pods_that_share_a_claim_reserve_it_one_after_the_other_without_a_pause() {
+    let mut cluster = Cluster::new(1, Compat::Repaired);
+    let mut shown = Shown {
+        allocation: Some(first_device()),
+        reserved_for: vec!["other"],
+        condition: Some("ready"),
+        ..Shown::default()
+    };
+    cluster.show("c", &shown);
+    cluster.show_pod("p", "c");
+    cluster.show_pod("q", "c");
+    for pod in ["p", "q"] {
+        let write = cluster.write();
+        assert_eq!(*write.pod.name, *pod);
+        cluster.answer(&write, WriteOutcome::Done);
+        assert!(cluster.run().is_empty(), "the watch does not show the new version yet");
+        shown.reserved_for.push(pod);
+        cluster.show("c", &shown);
+    }
+    assert!(cluster.run().is_empty());
+    assert_eq!(cluster.bound, ["p", "q"]);
+}
+
 /// An earlier leader wrote its decision late.
 #[test]
 fn pod_is_decided_anew_if_its_claim_gets_other_devices_for_it_before_its_write() {

@@ -164,6 +164,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn comparison_may_make_all_steps_of_its_limit_and_a_decision_more() {
+        let (comparison, decision) =
+            (StepLimit::of_comparison(100 * SEARCH_STEP_WORK), StepLimit::of(100 * SEARCH_STEP_WORK));
+        [60, 40].into_iter().for_each(|steps| comparison.spend(steps));
+        assert!(!comparison.is_exceeded());
+        comparison.spend(1);
+        assert!(comparison.is_exceeded());
+        decision.spend(101);
+        assert!(!decision.is_exceeded() && decision.left() == 0);
+    }
+
+    #[test]
     fn slice_that_makes_many_steps_again_has_half_as_many_for_new_ones() {
         let limit = StepLimit::of_cycle(100 * SEARCH_STEP_WORK, None);
         limit.repeat(150);

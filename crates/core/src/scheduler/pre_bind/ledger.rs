@@ -464,3 +464,55 @@ impl TraceIds for VolumeBindings {
         by_object.keys().for_each(|key| key.mark(marks));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::Tables;
+    use crate::scheduler::quarantine::tests::pod;
+    use std::time::Duration;
+
+    #[test]
+    fn write_counts_while_it_has_no_result_and_for_a_minute() {
+        let mut tables = Tables::default();
+        let now = Time::from_secs(100);
+        let (namespace, node) = (tables.symbol("default"), tables.symbol("a"));
+        let mut task = |name: &str, sent: Option<&str>| {
+            let name = tables.symbol(name);
+            Task {
+                key: StorageKey::of_claim(namespace, name),
+                reservation: Reservation::Provision { namespace, name, node },
+                pod: "p".into(),
+                version: "1".into(),
+                sent: sent.map(|version| Sent { version: version.into(), at: now }),
+            }
+        };
+        let tasks = vec![task("first", Some("1")), task("second", None)];
+        let keys = [tasks[0].key, tasks[1].key];
+        let queued = QueuedPod::new(pod(&mut tables, "p", 0, None).into(), None);
+        let mut pre_bind = PreBind::new(queued, node, tasks, now);
+        let (soon, late) =
+            (now + (SHOWN_IF_STORED_WITHIN - Duration::from_nanos(1)), now + SHOWN_IF_STORED_WITHIN);
+        let lost = || UnknownOutcome {
+            since: now,
+            retry: RetryInterval::starting_at(Duration::from_secs(1)),
+            message: String::new(),
+        };
+        let stages = [
+            (0, Stage::InFlight { write: 1 }, None, true),
+            (0, Stage::Lost { retry_at: late }, Some(lost()), true),
+            (0, Stage::Lost { retry_at: late }, None, false),
+            (0, Stage::Due, Some(lost()), true),
+            (0, Stage::Due, None, false),
+            (1, Stage::InFlight { write: 2 }, None, false),
+            (1, Stage::Due, None, false),
+        ];
+        for (at, stage, unknown, is_open) in stages {
+            (pre_bind.at, pre_bind.stage, pre_bind.unknown) = (at, stage, unknown);
+            assert!(pre_bind.has_sent(soon, keys[0], "1"), "{stage:?}");
+            assert_eq!(pre_bind.has_sent(late, keys[0], "1"), is_open, "task {at}, {stage:?}");
+            assert!(!pre_bind.has_sent(soon, keys[0], "2"), "another version");
+            assert!(!pre_bind.has_sent(soon, keys[1], "1"), "another object");
+        }
+    }
+}
