@@ -364,28 +364,30 @@ fn pod_is_decided_anew_if_the_claim_that_it_shares_gets_other_devices_before_its
     assert_eq!(cluster.bound, ["p"]);
 }
 
+/// A pod waits for a write of the version that the watch shows, and not for one of an older version.
 #[test]
-fn pods_that_share_a_claim_reserve_it_one_after_the_other_without_a_pause() {
-    let mut cluster = Cluster::new(1, Compat::Repaired);
-    let mut shown = Shown {
-        allocation: Some(first_device()),
-        reserved_for: vec!["other"],
+fn pod_reserves_a_shared_claim_as_soon_as_the_watch_shows_the_write_of_another_one() {
+    let mut cluster = Cluster::new(2, Compat::Repaired);
+    let shown = |device: &str, reserved_for: &[&'static str]| Shown {
+        allocation: Some(with_device(&first_device(), device)),
+        reserved_for: reserved_for.to_vec(),
         condition: Some("ready"),
         ..Shown::default()
     };
-    cluster.show("c", &shown);
-    cluster.show_pod("p", "c");
+    cluster.show("c", &shown("d0", &["other"]));
+    cluster.show("d", &shown("d1", &["other"]));
+    cluster.show_with_claims("pod p cpu=1", &["c", "d"]);
     cluster.show_pod("q", "c");
-    for pod in ["p", "q"] {
-        let write = cluster.write();
-        assert_eq!(*write.pod.name, *pod);
-        cluster.answer(&write, WriteOutcome::Done);
-        assert!(cluster.run().is_empty(), "the watch does not show the new version yet");
-        shown.reserved_for.push(pod);
-        cluster.show("c", &shown);
-    }
-    assert!(cluster.run().is_empty());
-    assert_eq!(cluster.bound, ["p", "q"]);
+    let name_of = |write: &VolumeWrite| match &write.change {
+        VolumeChange::Reserve { claim, .. } => format!("{} for {}", claim.name, write.pod.name),
+        change => panic!("{change:?}"),
+    };
+    let write = cluster.write();
+    assert_eq!(name_of(&write), "c for p");
+    cluster.answer(&write, WriteOutcome::Done);
+    assert_eq!(name_of(&cluster.write()), "d for p", "q waits until the watch shows the new version of c");
+    cluster.show("c", &shown("d0", &["other", "p"]));
+    assert_eq!(name_of(&cluster.write()), "c for q", "p is still in PreBind");
 }
 
 /// An earlier leader wrote its decision late.
