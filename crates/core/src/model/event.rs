@@ -450,3 +450,14 @@ impl TraceIds for ObjectKey {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_one_that_is_always_watched_or_a_pod_group() {
+        assert_eq!(Kind::EVERY.to_vec(), Kind::watched(true).collect::<Vec<_>>());
+        assert!(Kind::watched(false).eq(Kind::ALL));
+    }
+}
