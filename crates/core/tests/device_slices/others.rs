@@ -76,16 +76,26 @@ fn searches_of_several_members_end_although_each_takes_many_slices() {
     }
 }
 
+/// A pod for which the scheduler makes a claim, so that other pods may have the same signature.
+const EXTENDED: &str = "pod pod cpu=1 res:deviceclass.resource.kubernetes.io/any=4";
+
+impl Cluster {
+    /// Adds 50 nodes, each with the devices of these numbers.
+    fn add_nodes(&mut self, devices: impl Fn(usize) -> Vec<usize>) {
+        for at in 0..50 {
+            self.apply(&format!("node n{at} cpu=64"));
+            self.set_devices_of(&format!("n{at}"), &devices(at));
+        }
+    }
+}
+
 /// A cached decision judges one of several nodes with equal devices, and a full evaluation each of them.
 #[test]
 fn comparison_makes_no_more_steps_than_one_attempt_may() {
     const STEPS: u64 = 6_000;
     let mut cluster = Cluster::new(Limits { large: 8 * STEPS, ..SMALL });
     cluster.scheduler.verify_decisions(NonZeroU32::new(1));
-    for at in 0..50 {
-        cluster.apply(&format!("node n{at} cpu=64"));
-        cluster.set_devices_of(&format!("n{at}"), &[1, 2, 3, 4, 5, 6, 7, 0]);
-    }
+    cluster.add_nodes(|_| vec![1, 2, 3, 4, 5, 6, 7, 0]);
     cluster.add_pod("pod", 4, 0, false);
     cluster.run();
     assert_eq!(cluster.allocated.len(), 1);
@@ -98,13 +108,8 @@ fn comparison_makes_no_more_steps_than_one_attempt_may() {
 #[test]
 fn attempt_of_many_short_searches_needs_no_slices() {
     let mut cluster = Cluster::new(SMALL);
-    for at in 0..50 {
-        cluster.apply(&format!("node n{at} cpu=64"));
-        let is_empty = at >= 40;
-        let numbers: Vec<usize> = (at * 8..at * 8 + if is_empty { 0 } else { 8 }).collect();
-        cluster.set_devices_of(&format!("n{at}"), &numbers);
-    }
-    cluster.apply("pod pod cpu=1 res:deviceclass.resource.kubernetes.io/any=4");
+    cluster.add_nodes(|at| if at < 40 { (at * 8..at * 8 + 8).collect() } else { Vec::new() });
+    cluster.apply(EXTENDED);
     cluster.run();
     assert!(
         matches!(&cluster.reports[..], [(_, Outcome::Placed { feasible: 41, .. })]),
@@ -120,12 +125,8 @@ fn comparison_in_idle_time_that_needs_too_many_steps_is_void() {
     for (steps, compared) in [(800, 0), (40_000, 1)] {
         let mut cluster = Cluster::new(Limits { large: 8 * steps, ..SMALL });
         cluster.scheduler.verify_decisions(None);
-        for at in 0..50 {
-            cluster.apply(&format!("node n{at} cpu=64"));
-            cluster.set_devices_of(&format!("n{at}"), &[0, 1, 2, 3, 4, 5, 6, 7]);
-        }
-        // The scheduler makes a claim for it, so other pods may have the same signature.
-        cluster.apply("pod pod cpu=1 res:deviceclass.resource.kubernetes.io/any=4");
+        cluster.add_nodes(|_| (0..8).collect());
+        cluster.apply(EXTENDED);
         cluster.run();
         assert_eq!((cluster.reports.len(), cluster.slices()), (1, 0));
         let (now, mut cursor) = (cluster.now + Duration::from_secs(1), 0);
@@ -138,11 +139,8 @@ fn comparison_in_idle_time_that_needs_too_many_steps_is_void() {
 #[test]
 fn comparison_of_each_decision_is_made_to_its_end() {
     let mut cluster = Cluster::new(Limits { large: 8 * 800, ..SMALL });
-    for at in 0..50 {
-        cluster.apply(&format!("node n{at} cpu=64"));
-        cluster.set_devices_of(&format!("n{at}"), &[0, 1, 2, 3, 4, 5, 6, 7]);
-    }
-    cluster.apply("pod pod cpu=1 res:deviceclass.resource.kubernetes.io/any=4");
+    cluster.add_nodes(|_| (0..8).collect());
+    cluster.apply(EXTENDED);
     cluster.run();
     assert!(cluster.longest > 800, "{} steps", cluster.longest);
     assert_eq!(cluster.scheduler.stats().verified, [1, 0]);

@@ -23,8 +23,8 @@ struct MemberSearches {
     /// The clock of node objects.
     clock: u64,
     by_node: IdMap<NodeIdx, Vec<Kept>>,
-    /// The number of slices that dropped a paused search, because a change voided it or kept the cycle from reaching
-    /// it, or searches that were too many.
+    /// One for each slice that dropped a paused search, because a change voided it or kept the cycle from reaching it,
+    /// or searches that were too many.
     restarts: Restarts,
 }
 
@@ -33,7 +33,6 @@ struct MemberSearches {
 struct Kept {
     dependencies: Dependencies,
     state: State,
-    steps: u64,
     /// Whether this slice has come to it; before the slice begins, the last one.
     is_used: bool,
 }
@@ -91,7 +90,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     });
     let left = limit.left();
     match known {
-        Some(State::Unsolvable(obstacle)) => return Err(obstacle),
+        Some(State::Unsolvable { why, .. }) => return Err(why),
         Some(State::Solved(checkpoint)) => {
             let mut search = search.anew()?;
             let path = search.return_to(checkpoint);
@@ -113,8 +112,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     let has_ended = search.go_on(&mut path)?;
     limit.spend((search.steps - before) >> doublings);
     let state = search.state(&path, has_ended);
-    let steps = search.steps;
-    limit.with_searches(|searches: &mut MemberSearches, _| searches.keep(node, dependencies, state, steps));
+    limit.with_searches(|searches: &mut MemberSearches, _| searches.keep(node, dependencies, state));
     if has_ended {
         return search.checked_result(&path);
     }
@@ -124,8 +122,8 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
 
 impl MemberSearches {
     /// Drops what depends on node objects that changed, paused searches that the last slice did not use, and ended
-    /// ones if their node has too many. All searches of the slice may make this number of steps.
-    fn begin_slice(&mut self, snapshot: Snapshot<'_>, may_make: u64) {
+    /// ones if their node has too many. All searches of the slice may make `all_steps`.
+    fn begin_slice(&mut self, snapshot: Snapshot<'_>, all_steps: u64) {
         let (rounds, clock) = (snapshot.tables().rounds(), snapshot.clock());
         let (known, steps) = (self.paused(), self.steps());
         match snapshot.node_changes_since(self.clock).filter(|_| self.rounds == rounds) {
@@ -145,7 +143,7 @@ impl MemberSearches {
             });
             !of_node.is_empty()
         });
-        self.restarts.lose(steps - self.steps(), may_make);
+        self.restarts.lose(steps - self.steps(), all_steps);
         if has_dropped || self.paused() < known {
             self.restarts.add();
         }
@@ -158,7 +156,7 @@ impl MemberSearches {
 
     /// Returns the steps of all searches.
     fn steps(&self) -> u64 {
-        self.by_node.values().flatten().map(|kept| kept.steps).sum()
+        self.by_node.values().flatten().map(|kept| kept.state.steps()).sum()
     }
 
     fn of(&mut self, node: NodeIdx, dependencies: &Dependencies) -> Option<State> {
@@ -167,10 +165,10 @@ impl MemberSearches {
         Some(kept.state.clone())
     }
 
-    fn keep(&mut self, node: NodeIdx, dependencies: Dependencies, state: State, steps: u64) {
+    fn keep(&mut self, node: NodeIdx, dependencies: Dependencies, state: State) {
         let of_node = self.by_node.entry(node).or_default();
         of_node.retain(|kept| kept.dependencies != dependencies);
-        of_node.push(Kept { dependencies, state, steps, is_used: true });
+        of_node.push(Kept { dependencies, state, is_used: true });
     }
 }
 

@@ -90,7 +90,6 @@ struct Searches {
 struct Kept {
     inputs: Inputs,
     state: State,
-    steps: u64,
 }
 
 /// The claims of a search.
@@ -101,8 +100,21 @@ pub(super) struct Inputs(Vec<(Arc<ClaimSpec>, Option<BTreeSet<DeviceId>>)>);
 pub(super) enum State {
     Paused(Checkpoint),
     Solved(Checkpoint),
-    /// There is no solution; the reason.
-    Unsolvable(Obstacle),
+    /// There is no solution.
+    Unsolvable {
+        why: Obstacle,
+        steps: u64,
+    },
+}
+
+impl State {
+    /// Returns the steps that the search made.
+    pub(super) fn steps(&self) -> u64 {
+        match *self {
+            Self::Paused(ref at) | Self::Solved(ref at) => at.steps,
+            Self::Unsolvable { steps, .. } => steps,
+        }
+    }
 }
 
 /// The choices of a search so far.
@@ -158,7 +170,7 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
         searches.of(node, &inputs)
     });
     let known = match known {
-        Some(State::Unsolvable(obstacle)) => return Err(obstacle),
+        Some(State::Unsolvable { why, .. }) => return Err(why),
         Some(State::Solved(checkpoint)) => {
             search.prepare().map_err(Obstacle::Error)?;
             let path = search.return_to(checkpoint);
@@ -182,7 +194,7 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
         slice.spend_on_search((search.steps - counted) >> doublings);
         counted = search.steps;
         let state = search.state(&path, has_ended);
-        slice.with_searches(|searches: &mut Searches, _| searches.keep(node, &inputs, state, counted));
+        slice.with_searches(|searches: &mut Searches, _| searches.keep(node, &inputs, state));
         if has_ended {
             return search.result(&path);
         }
@@ -197,11 +209,11 @@ impl Searches {
         Some(kept.state.clone())
     }
 
-    fn keep(&mut self, node: NodeIdx, inputs: &Inputs, state: State, steps: u64) {
+    fn keep(&mut self, node: NodeIdx, inputs: &Inputs, state: State) {
         let of_node = self.by_node.entry(node).or_default();
         match of_node.iter_mut().find(|kept| kept.inputs == *inputs) {
-            Some(kept) => (kept.state, kept.steps) = (state, steps),
-            None => of_node.push(Kept { inputs: Inputs(inputs.0.clone()), state, steps }),
+            Some(kept) => kept.state = state,
+            None => of_node.push(Kept { inputs: Inputs(inputs.0.clone()), state }),
         }
     }
 
@@ -217,7 +229,7 @@ impl Searches {
         if self.evaluation != evaluation {
             (self.restarts, self.evaluation) = (Restarts::default(), evaluation);
         } else if !dropped.is_empty() {
-            self.restarts.lose(dropped.iter().flatten().map(|kept| kept.steps).sum(), steps);
+            self.restarts.lose(dropped.iter().flatten().map(|kept| kept.state.steps()).sum(), steps);
             self.restarts.add();
         }
     }
@@ -234,7 +246,7 @@ impl<'a> Search<'a> {
         match (has_ended, &path.found) {
             (false, _) => State::Paused(self.checkpoint(path)),
             (true, Found::Yes) => State::Solved(self.checkpoint(path)),
-            (true, _) => State::Unsolvable(self.unsolvable()),
+            (true, _) => State::Unsolvable { why: self.unsolvable(), steps: self.steps },
         }
     }
 
