@@ -125,19 +125,17 @@ impl Process {
     /// Returns claims and devices for a decision about this pod, including what is allocated for other pods and not
     /// written yet.
     pub(crate) fn devices_for(&mut self, uid: &str) -> Arc<Devices> {
-        let objects = self.device_objects();
-        self.devices_among(&objects, uid)
+        self.devices_among(&mut None, uid)
     }
 
-    pub(crate) fn device_objects(&mut self) -> DeviceObjects {
-        DeviceObjects::of(self.scheduler.tables(), &self.device_claims, &self.slices)
-    }
-
-    /// As [`Self::devices_for`], with these objects.
-    pub(crate) fn devices_among(&self, objects: &DeviceObjects, uid: &str) -> Arc<Devices> {
+    /// As [`Self::devices_for`], with these objects, which it makes if there are none.
+    pub(crate) fn devices_among(&mut self, objects: &mut Option<DeviceObjects>, uid: &str) -> Arc<Devices> {
         if self.pods.get(uid).is_none_or(|pod| !pod.needs_devices()) {
             return Arc::default();
         }
+        let objects = objects.get_or_insert_with(|| {
+            DeviceObjects::of(self.scheduler.tables(), &self.device_claims, &self.slices)
+        });
         let snapshot = self.scheduler.snapshot();
         let own: BTreeSet<Uid> = snapshot
             .volumes()

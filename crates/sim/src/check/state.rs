@@ -263,12 +263,9 @@ impl Sim {
         let waiting = self.process.scheduler.queue().waiting();
         let waiting = waiting.filter(|&(place, queued)| self.waits_for_events(place, queued, assumed));
         let waiting: Vec<Arc<PodInfo>> = waiting.map(|(_, queued)| Arc::clone(&queued.pod)).collect();
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        let objects = self.process.device_objects();
+        let mut objects = None;
         for pod in waiting {
-            let devices = self.process.devices_among(&objects, &pod.uid);
+            let devices = self.process.devices_among(&mut objects, &pod.uid);
             let snapshot = self.process.scheduler.snapshot();
             let storage = self.process.storage_for(&pod.uid);
             let world = || {
