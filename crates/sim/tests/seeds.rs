@@ -10,7 +10,12 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const FAILED_BEFORE: [(u64, u64, &str); 30] = [
+const FAILED_BEFORE: [(u64, u64, &str); 31] = [
+    (
+        2_500_003_833,
+        300,
+        "the checker did not know that 1.37 refuses a group with a bound member of another scheduler",
+    ),
     (2_100_000_615, 300, "the checker did not count pods that waited for their group after PreBind"),
     (1_700_011_945, 300, "pods that share two claims waited for each other's reservations, without end"),
     (

@@ -40,7 +40,7 @@ impl Sim {
         match report.outcome {
             GroupOutcome::Refused if self.is_mismatched(&key) => Ok(()),
             GroupOutcome::Refused => Err(broken(
-                "only a group with different priorities is refused",
+                "only a group with unequal members is refused",
                 format!("{key}: {}", report.status),
             )),
             GroupOutcome::Error
@@ -157,11 +157,13 @@ impl Sim {
         })
     }
 
-    /// Whether 1.37 refuses a group, because a member has another priority.
+    /// Whether 1.37 refuses a group, because a member has another priority, or one with a node another scheduler.
     pub(crate) fn is_mismatched(&self, key: &str) -> bool {
         let Some(group) = self.process.groups.get(key) else { return false };
-        let differs =
-            |pod: &Arc<Pod>| pod.group_key().is_some_and(|own| own == key) && pod.priority != group.priority;
+        let differs = |pod: &Arc<Pod>| {
+            pod.group_key().is_some_and(|own| own == key)
+                && (pod.priority != group.priority || !pod.ours && pod.node.is_some())
+        };
         emulated_version(self.seed) >= EmulatedVersion::V1_37 && self.process.pods.values().any(differs)
     }
 
