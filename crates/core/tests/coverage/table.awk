@@ -13,6 +13,11 @@ FNR == NR { if ($0 !~ /^#/ && NF == 3) why[$1 "\t" $2] = $3; next }
     unknown += !(key in why)
 }
 END {
+    for (key in why) if (!(key in left)) {
+        split(key, of, "\t")
+        print "reasons.txt has a reason for " of[1] " (" of[2] "), all of which is reached" > "/dev/stderr"
+        unknown++
+    }
     if (unknown) exit 1
     print "# Which regions of the cached paths the laws reach\n"
     print "Written by `make law-coverage`, which runs the laws of `crates/core/tests` (" laws ") with source-based coverage. A region is a basic block"
