@@ -173,7 +173,7 @@ async fn listed(readiness: &Readiness, request_timeout: Duration) -> Result<(), 
         for health in kinds.iter().filter(|health| !health.synced) {
             let kind = health.kind.as_str();
             match &health.trouble {
-                Some(trouble) => {
+                Some(trouble) if !health.is_open => {
                     let troubled = since.entry(kind).or_insert_with(Instant::now).elapsed();
                     if troubled >= request_timeout {
                         let help =
@@ -181,10 +181,10 @@ async fn listed(readiness: &Readiness, request_timeout: Duration) -> Result<(), 
                         return Err(format!("{kind}: {trouble}{help}"));
                     }
                 }
-                None if health.since_success.is_none() && began.elapsed() >= request_timeout => {
+                None if health.since_accepted.is_none() && began.elapsed() >= request_timeout => {
                     return Err(format!("the list of {kind} did not arrive within {request_timeout:?}"));
                 }
-                None => drop(since.remove(kind)),
+                _ => drop(since.remove(kind)),
             }
         }
         tokio::time::sleep(LOOK).await;

@@ -70,9 +70,10 @@ pub struct Dependencies {
     pub fence: Fence,
     /// Channel to the engine, which receives here whether it leads.
     pub answers: Arc<dyn Answers>,
-    /// Whether every watched kind has been listed. A replica joins the election only then, as kube-scheduler
-    /// syncs its informers first.
-    pub known: UpToDate,
+    /// Whether every watched kind has been listed, as kube-scheduler syncs its informers first, and those watches
+    /// work without which no pod can be scheduled. A replica joins the election only then, and leads only while
+    /// this holds.
+    pub known: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Starts to bring the watches up to date. A new leader schedules only when this completes, so that it
     /// knows the last bindings of its predecessor.
     pub catch_up: Arc<dyn Fn() -> UpToDate + Send + Sync>,
@@ -135,8 +136,8 @@ pub struct Elector {
 enum End {
     Lost(String),
     Silent,
-    /// The watches did not come up to date.
-    Blind,
+    /// The watches did not come up to date, or fail now.
+    Blind(String),
     Stop,
 }
 
@@ -183,9 +184,10 @@ impl Elector {
                     self.release().await;
                     return Ended::Stopped;
                 }
-                End::Blind => {
+                End::Blind(why) => {
                     tracing::error!(
                         lock = self.lock.describe(),
+                        why,
                         "pod and node watches are not up to date; releasing the lease"
                     );
                     self.release().await;
@@ -250,28 +252,30 @@ impl Elector {
         self.record_event("became leader");
     }
 
-    /// Waits until every watched kind has been listed.
+    /// Waits until every watched kind has been listed and the essential watches work.
     async fn until_known(&self) {
         let throttle = Throttle::new(LOG_INTERVAL);
         while let Err(why) = (self.around.known)() {
             if throttle.admit().is_some() {
                 let lock = self.lock.describe();
-                tracing::info!(lock, why, "waiting for the initial lists before joining the election");
+                tracing::info!(lock, why, "waiting for lists and watches before joining the election");
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
-    /// Renews the lease until that fails. Meanwhile tells the engine to lead once the watches are up to date.
+    /// Renews the lease until that fails. Meanwhile tells the engine to lead once the watches are up to date, and to
+    /// stop when they have failed for long: another replica may see what this one does not.
     async fn hold(&mut self) -> End {
         let (answers, lock) = (Arc::clone(&self.around.answers), self.lock.describe());
+        let (known, period) = (Arc::clone(&self.around.known), self.terms.retry_period);
         let up_to_date = (self.around.catch_up)();
         let lead = async {
             let (throttle, give_up) = (Throttle::new(LOG_INTERVAL), Instant::now() + BLIND_MAX);
             let mut is_first = true;
             while let Err(why) = up_to_date() {
                 if Instant::now() >= give_up {
-                    return;
+                    return why;
                 }
                 // Every takeover starts with a short wait; only a long one deserves a warning.
                 let is_due = throttle.admit().is_some();
@@ -291,10 +295,16 @@ impl Elector {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
             answers.answer(vec![Event::Leading(true)]).await;
-            std::future::pending::<()>().await;
+            loop {
+                tokio::time::sleep(period).await;
+                if let Err(why) = known() {
+                    answers.answer(vec![Event::Leading(false)]).await;
+                    return why;
+                }
+            }
         };
         tokio::select! {
-            () = lead => End::Blind,
+            why = lead => End::Blind(why),
             why = self.renew() => End::Lost(why),
         }
     }

@@ -228,7 +228,7 @@ impl Candidate {
             clock,
             fence: fence.clone(),
             answers: Arc::new(Engine(heard)),
-            known: Box::new(move || match listed.load(Ordering::Relaxed) {
+            known: Arc::new(move || match listed.load(Ordering::Relaxed) {
                 0 => Err("not yet listed: Pod".to_owned()),
                 _ => Ok(()),
             }),
@@ -507,6 +507,24 @@ async fn leader_whose_watches_never_start_releases_the_lease_to_another() {
     assert!(blind.leading.try_recv().is_err() && blind.fence.pass().is_err() && !blind.standing.leads());
     pass(BLIND_MAX).await;
     assert!(server.holder() == "b" && !blind.task.is_finished(), "it stands by");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_whose_watches_fail_later_releases_the_lease_to_another() {
+    let server = Server::new();
+    let mut leader = Candidate::leader(&server, "a").await;
+    pass(SECOND).await;
+    let mut other = Candidate::start(&server, "b");
+    leader.known.store(0, Ordering::Relaxed);
+    assert_eq!(leader.leading.recv().await, Some(false));
+    assert_eq!((other.leading.recv().await, server.holder().as_str()), (Some(true), "b"));
+    assert!(leader.fence.pass().is_err() && !leader.standing.leads());
+    pass(600 * SECOND).await;
+    assert!(server.holder() == "b" && !leader.task.is_finished(), "it stands by");
+    other.known.store(0, Ordering::Relaxed);
+    assert_eq!(other.leading.recv().await, Some(false));
+    leader.known.store(1, Ordering::Relaxed);
+    assert_eq!(leader.leading.recv().await, Some(true));
 }
 
 #[tokio::test(start_paused = true)]

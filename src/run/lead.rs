@@ -7,7 +7,7 @@ use crate::lease::{BootClock, Dependencies, Elector, Ended, Fence, Lock, Standin
 use crate::telemetry::metrics::Metrics;
 use anyhow::Context as _;
 use std::sync::Arc;
-use supercargo_apiserver::watch::Readiness;
+use supercargo_apiserver::watch::{FAILING_MAX, Readiness};
 use supercargo_config::Settings;
 use supercargo_core::scheduler::Scheduler;
 use tokio::sync::oneshot;
@@ -71,7 +71,11 @@ impl Election {
             clock,
             fence,
             answers: Arc::new(inbox.clone()),
-            known: Box::new(move || version.check().and_then(|()| listed.check())),
+            known: Arc::new(move || {
+                version.check()?;
+                listed.check()?;
+                listed.check_essential(FAILING_MAX)
+            }),
             catch_up: Arc::new(move || Box::new(readiness.catch_up())),
             heartbeat,
             metrics: metrics.leader(),

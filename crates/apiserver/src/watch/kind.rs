@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use supercargo_core::model::event::{Event, Kind};
 use tokio::time::Instant;
 
+use super::absent::is_absent;
 use super::backoff::{self, Backoff, Budget};
 use super::first::FirstLists;
 use super::lines::{self, Events, Trouble, WatchEvent, page, watch};
@@ -30,6 +31,8 @@ use supercargo_objects::input_text;
 /// Requested lifetime of a watch. Resuming is cheap for the server, so it is short: a connection that died
 /// silently shows stale state until the lifetime plus [`GRACE`] has passed.
 const WATCH: Duration = Duration::from_secs(40);
+/// Requested lifetime of a watch after a failure, until one delivered something: a quiet one delivers its end.
+const TRIAL: Duration = Duration::from_secs(5);
 /// Maximum jitter on the lifetime, as a fraction. With [`GRACE`], the sum stays below the time within which
 /// every watch must make a new attempt ([`crate::watch::ATTEMPT_WITHIN`]).
 const LIFE_JITTER: f64 = 0.25;
@@ -125,9 +128,9 @@ pub(super) enum Stopped {
 /// How often a kind that the API server does not serve is asked for again. An upgrade of the API server may add it.
 pub(super) const ABSENT_FOR: Duration = Duration::from_secs(30);
 
-/// Whether the API server does not know a kind that other versions have: those of `resource.k8s.io/v1`, before 1.34,
+/// Whether the API server may not know a kind that other versions have: those of `resource.k8s.io/v1`, before 1.34,
 /// and those of `scheduling.k8s.io`.
-fn is_not_served<K: Object>(trouble: &Trouble) -> bool {
+fn may_be_absent<K: Object>(trouble: &Trouble) -> bool {
     const UNKNOWN: [&str; 2] = ["404 page not found", "the server could not find the requested resource"];
     let Trouble::Refused(status) = trouble else { return false };
     let is_optional = matches!(&*K::group(&()), "resource.k8s.io" | "scheduling.k8s.io");
@@ -155,7 +158,7 @@ impl<K: Object> Watch<K> {
 
     /// Pauses without a failure.
     pub(super) async fn rests(&self, pause: Duration) {
-        self.alive();
+        self.delivered();
         self.state.pauses(pause);
         tokio::time::sleep(pause).await;
     }
@@ -185,7 +188,11 @@ impl<K: Object> Watch<K> {
                 Ok(Ended::Reopen) => {}
                 Ok(Ended::ByServer) => tokio::time::sleep(Backoff::after_short_watch()).await,
                 Err(Trouble::NobodyListens) => return Stopped::NobodyListens,
-                Err(trouble) if stops(was_served) && is_not_served::<K>(&trouble) => {
+                Err(trouble)
+                    if stops(was_served)
+                        && may_be_absent::<K>(&trouble)
+                        && is_absent::<K>(&self.client, &self.budget).await =>
+                {
                     return Stopped::NotServed { was_served };
                 }
                 Err(trouble) => {
@@ -243,11 +250,13 @@ impl<K: Object> Watch<K> {
         }
         *version = Some(followed);
         match ended? {
-            Ended::ByServer if lived >= backoff::LONGEST && !progressed => {
-                self.check_reached(&from).await?;
+            Ended::ByServer if lived >= SHORT => {
+                self.delivered();
+                if lived >= backoff::LONGEST && !progressed {
+                    self.check_reached(&from).await?;
+                }
                 Ok(Ended::Reopen)
             }
-            Ended::ByServer if lived >= SHORT => Ok(Ended::Reopen),
             Ended::ByServer if !progressed => Err(Trouble::Ended("the server ended the watch immediately")),
             ended => Ok(ended),
         }
@@ -263,7 +272,7 @@ impl<K: Object> Watch<K> {
         self.state.attempted();
         let uri = format!("{}?limit=1{}", K::url_path(&(), None), selector(K::KIND));
         let Ok((encoding, body)) = page(&self.client, &uri, self.encoding()).await else { return Ok(()) };
-        self.alive();
+        self.state.attempted();
         self.metrics.received(encoding, body.len());
         let newest = match encoding {
             Encoding::Json => serde_json::from_slice::<List<'_>>(&body).ok().and_then(|list| {
@@ -304,19 +313,21 @@ impl<K: Object> Watch<K> {
     /// and never older than what is known.
     async fn list_stream(&mut self) -> Result<String, Trouble> {
         let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let give_up = Instant::now() + LIST + GRACE;
         let mut events = watch(&self.client, &self.watch_uri(LIST, query), self.encoding()).await?;
-        self.alive();
+        self.state.accepted();
         // A stream that broke off may break off again, so the next list is paged, and the one after it
         // streamed.
         self.streams = false;
         self.began().await?;
-        while let Some(event) = self.event(&mut events, Instant::now() + LIST_SILENCE).await? {
+        while let Some(event) = self.event(&mut events, give_up.min(Instant::now() + LIST_SILENCE)).await? {
             match event {
                 WatchEvent::Applied(object) => self.applied(object).await?,
                 WatchEvent::Deleted(object) => self.gone(object).await?,
                 WatchEvent::Bookmark { ends_list: false, .. } => {}
                 WatchEvent::Bookmark { version, ends_list: true } => {
                     self.streams = true;
+                    self.delivered();
                     self.ended().await?;
                     return Ok(version);
                 }
@@ -333,7 +344,7 @@ impl<K: Object> Watch<K> {
             self.state.attempted();
             let (encoding, body) =
                 page(&self.client, &self.list_uri(more.as_deref()), self.encoding()).await?;
-            self.alive();
+            self.state.accepted();
             self.metrics.received(encoding, body.len());
             if more.is_none() {
                 self.began().await?;
@@ -347,6 +358,7 @@ impl<K: Object> Watch<K> {
                 if version.is_empty() {
                     return Err(Trouble::Garbled("a list without a resourceVersion".to_owned()));
                 }
+                self.delivered();
                 self.ended().await?;
                 return Ok(version);
             }
@@ -382,11 +394,12 @@ impl<K: Object> Watch<K> {
     /// Watches changes after `version`, and advances it, until the server ends the watch or a reopening is
     /// requested.
     async fn follow(&self, version: &mut String) -> Result<Ended, Trouble> {
-        let life = jittered(WATCH, LIFE_JITTER);
-        let opened = Instant::now();
+        let life = jittered(if self.state.is_failing() { TRIAL } else { WATCH }, LIFE_JITTER);
+        let (opened, from) = (Instant::now(), version.clone());
+        let mut has_delivered = false;
         let uri = self.watch_uri(life, &format!("resourceVersion={version}"));
         let mut events = watch(&self.client, &uri, self.encoding()).await?;
-        self.alive();
+        self.state.accepted();
         loop {
             let event = tokio::select! {
                 event = self.event(&mut events, opened + life + GRACE) => event?,
@@ -406,27 +419,32 @@ impl<K: Object> Watch<K> {
                 }
                 WatchEvent::Bookmark { version: reached, .. } => *version = reached,
             }
+            if !has_delivered && object::is_newer(version, &from) {
+                has_delivered = true;
+                self.delivered();
+            }
         }
     }
 
     /// Returns the next event of a watch.
     async fn event(&self, events: &mut Events, limit: Instant) -> Result<Option<WatchEvent<K>>, Trouble> {
         let Some(event) = events.next(limit).await? else { return Ok(None) };
-        self.metrics.heard();
         self.metrics.received(event.encoding, event.bytes.len());
         self.state.attempted();
         let decoded = event.read()?;
+        self.metrics.heard();
         if event.encoding == Encoding::Json && self.objects.wants(K::KIND) {
             lines::each_object(&event.bytes, |object, is_gone| self.note(object, is_gone));
         }
         Ok(Some(decoded))
     }
 
-    /// Records that the API server has responded.
-    fn alive(&self) {
+    /// Records that the watch works: the API server sent a newer version or a whole list, or ended a watch that lived
+    /// for a while. The head of a response is no sign of that, since a proxy may send it.
+    fn delivered(&self) {
         self.metrics.heard();
         self.state.attempted();
-        if self.state.succeeded() {
+        if self.state.delivered() {
             self.troubles.over::<K>();
         }
     }

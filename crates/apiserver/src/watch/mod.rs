@@ -3,6 +3,7 @@
 //! One task per kind lists, watches and restarts forever. The watches keep only the resource version they
 //! have reached; the engine interprets the objects.
 
+mod absent;
 mod backoff;
 mod first;
 mod groups;

@@ -8,6 +8,9 @@ use supercargo_core::model::event::Kind;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// Kinds without which no pod can be scheduled.
+const ESSENTIAL: [Kind; 2] = [Kind::Pod, Kind::Node];
+
 /// Health of the watch of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindHealth {
@@ -17,11 +20,13 @@ pub struct KindHealth {
     pub synced: bool,
     /// Time since the last request to the API server or data from it; zero during a backoff.
     pub since_attempt: Option<Duration>,
-    /// Time since the last response.
-    pub since_success: Option<Duration>,
-    /// The last failure; `None` after a success.
+    /// Time since the API server last accepted a request.
+    pub since_accepted: Option<Duration>,
+    /// Whether the last request was accepted and has not failed since.
+    pub is_open: bool,
+    /// The last failure; `None` once the watch delivered something since.
     pub trouble: Option<String>,
-    /// Time since the first of the current failures.
+    /// Time since the first of the failures without a delivery in between.
     pub failing_for: Option<Duration>,
 }
 
@@ -37,7 +42,8 @@ pub(super) struct KindState {
 struct WatchProgress {
     synced: bool,
     attempt: Option<Instant>,
-    success: Option<Instant>,
+    accepted: Option<Instant>,
+    is_open: bool,
     trouble: Option<Failing>,
 }
 
@@ -66,15 +72,26 @@ impl KindState {
         self.seen().attempt = Some(Instant::now() + pause);
     }
 
-    /// Records a response of the API server. Returns whether the watch was failing.
-    pub(super) fn succeeded(&self) -> bool {
+    /// Records that the API server accepted a request. A proxy may have sent this response, so it ends no failure.
+    pub(super) fn accepted(&self) {
+        let now = Instant::now();
         let mut seen = self.seen();
-        seen.success = Some(Instant::now());
-        seen.trouble.take().is_some()
+        (seen.attempt, seen.accepted, seen.is_open) = (Some(now), Some(now), true);
+    }
+
+    /// Records that the watch delivered what only the API server can send. Returns whether the watch was failing.
+    pub(super) fn delivered(&self) -> bool {
+        self.seen().trouble.take().is_some()
+    }
+
+    /// Whether nothing was delivered since the last failure.
+    pub(super) fn is_failing(&self) -> bool {
+        self.seen().trouble.is_some()
     }
 
     pub(super) fn failed(&self, why: String) {
         let mut seen = self.seen();
+        seen.is_open = false;
         let since = seen.trouble.as_ref().map_or_else(Instant::now, |failing| failing.since);
         seen.trouble = Some(Failing { why, since });
     }
@@ -94,7 +111,8 @@ impl KindState {
             kind: self.kind,
             synced: seen.synced,
             since_attempt: seen.attempt.map(|at| at.elapsed()),
-            since_success: seen.success.map(|at| at.elapsed()),
+            since_accepted: seen.accepted.map(|at| at.elapsed()),
+            is_open: seen.is_open,
             trouble: seen.trouble.as_ref().map(|failing| failing.why.clone()),
             failing_for: seen.trouble.as_ref().map(|failing| failing.since.elapsed()),
         }
@@ -130,11 +148,25 @@ impl Readiness {
     /// # Errors
     /// Returns an error that names the first such watch.
     pub fn check_failing(&self, limit: Duration) -> Result<(), String> {
-        let failing = self.kinds().into_iter().find_map(|health| {
-            let since = health.failing_for.filter(|since| *since > limit)?;
-            let (kind, why) = (health.kind.as_str(), health.trouble.unwrap_or_default());
-            Some(format!("watch of {kind} has been failing for {} s: {why}", since.as_secs()))
-        });
+        self.check_failing_of(&Kind::EVERY, limit)
+    }
+
+    /// Checks that neither the pod nor the node watch has failed for longer than `limit`: without one of them, no pod
+    /// can be scheduled.
+    ///
+    /// # Errors
+    /// Returns an error that names the watch.
+    pub fn check_essential(&self, limit: Duration) -> Result<(), String> {
+        self.check_failing_of(&ESSENTIAL, limit)
+    }
+
+    fn check_failing_of(&self, kinds: &[Kind], limit: Duration) -> Result<(), String> {
+        let failing =
+            self.kinds().into_iter().filter(|health| kinds.contains(&health.kind)).find_map(|health| {
+                let since = health.failing_for.filter(|since| *since > limit)?;
+                let (kind, why) = (health.kind.as_str(), health.trouble.unwrap_or_default());
+                Some(format!("watch of {kind} has been failing for {} s: {why}", since.as_secs()))
+            });
         failing.map_or(Ok(()), Err)
     }
 
@@ -149,15 +181,16 @@ impl Readiness {
 
     /// Checks that the pod and node watches work and were opened at `began` or later.
     fn check_current(&self, began: Instant) -> Result<(), String> {
-        let known = [Kind::Pod, Kind::Node];
-        for health in self.kinds().into_iter().filter(|health| known.contains(&health.kind)) {
+        for health in self.kinds().into_iter().filter(|health| ESSENTIAL.contains(&health.kind)) {
             let kind = health.kind.as_str();
-            let opened = health.since_success.is_some_and(|ago| ago <= began.elapsed());
+            let reopened = health.since_accepted.is_some_and(|ago| ago <= began.elapsed());
             match health.trouble {
-                Some(trouble) => return Err(format!("watch of {kind} is failing: {trouble}")),
-                None if !health.synced => return Err(format!("not yet listed: {kind}")),
-                None if !opened => return Err(format!("not yet reopened: watch of {kind}")),
-                None => {}
+                Some(trouble) if !health.is_open => {
+                    return Err(format!("watch of {kind} is failing: {trouble}"));
+                }
+                _ if !health.synced => return Err(format!("not yet listed: {kind}")),
+                _ if !reopened => return Err(format!("not yet reopened: watch of {kind}")),
+                _ => {}
             }
         }
         Ok(())
@@ -220,7 +253,10 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         let failing = readiness.check_failing(LIMIT);
         assert_eq!(failing, Err("watch of Pod has been failing for 61 s: Unauthorized".to_owned()));
-        pods.succeeded();
+        pods.accepted();
+        assert_eq!(readiness.check_failing(LIMIT), failing, "nothing was delivered");
+        assert_eq!(readiness.check_essential(LIMIT), failing);
+        pods.delivered();
         assert_eq!(readiness.check_failing(LIMIT), Ok(()));
         pods.failed("Unauthorized".to_owned());
         assert_eq!(readiness.check_failing(LIMIT), Ok(()), "counted from the new failure");
@@ -231,7 +267,7 @@ mod tests {
         let readiness = readiness();
         let of = |kind: Kind| &readiness.states[kind as usize];
         for kind in [Kind::Pod, Kind::Node] {
-            of(kind).succeeded();
+            of(kind).accepted();
         }
         tokio::time::advance(Duration::from_secs(1)).await;
         let check = readiness.catch_up();
@@ -240,12 +276,27 @@ mod tests {
         of(Kind::Pod).synced();
         of(Kind::Node).synced();
         assert_eq!(check(), Err("not yet reopened: watch of Pod".to_owned()));
-        of(Kind::Pod).succeeded();
-        of(Kind::Node).succeeded();
+        of(Kind::Pod).accepted();
+        of(Kind::Node).accepted();
         assert_eq!(check(), Ok(()));
         of(Kind::Service).failed("away".to_owned());
         assert_eq!(check(), Ok(()));
         of(Kind::Pod).failed("away".to_owned());
         assert_eq!(check(), Err("watch of Pod is failing: away".to_owned()));
+        of(Kind::Pod).accepted();
+        assert_eq!(check(), Ok(()), "a quiet watch delivers nothing for a while");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_pods_and_nodes_are_essential() {
+        let readiness = readiness();
+        readiness.states[Kind::Service as usize].failed("away".to_owned());
+        tokio::time::advance(LIMIT * 2).await;
+        assert!(readiness.check_failing(LIMIT).is_err());
+        assert_eq!(readiness.check_essential(LIMIT), Ok(()));
+        readiness.states[Kind::Node as usize].failed("away".to_owned());
+        tokio::time::advance(LIMIT * 2).await;
+        let failing = readiness.check_essential(LIMIT);
+        assert_eq!(failing, Err("watch of Node has been failing for 120 s: away".to_owned()));
     }
 }

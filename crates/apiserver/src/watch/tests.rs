@@ -28,6 +28,7 @@ mod intake;
 mod mixed;
 mod rates;
 mod script;
+mod silent;
 
 struct Fixture {
     script: Arc<Script>,
@@ -337,16 +338,36 @@ async fn missing_permission_is_reported_with_verb_and_resource() {
     assert_eq!(fixture.asked()[..2], [STREAM, STREAM]);
 }
 
+/// Returns the discovery documents of an API server that serves one version of a group with these resources.
+fn discovery(group: &str, version: &str, resources: &[&str]) -> [Reply; 2] {
+    let versions = json!([{ "groupVersion": format!("{group}/{version}"), "version": version }]);
+    let groups = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [{ "name": group, "versions": versions }] });
+    let resources: Vec<Value> = resources.iter().map(|name| json!({ "name": name })).collect();
+    let list = json!({ "kind": "APIResourceList", "apiVersion": "v1", "resources": resources });
+    [Reply::Json(200, groups), Reply::Json(200, list)]
+}
+
 /// API servers before 1.34 have no `resource.k8s.io/v1`. Without the group, they answer with plain text.
 #[tokio::test(start_paused = true)]
 async fn kind_that_is_not_served_is_empty_until_it_appears() {
-    for message in ["404 page not found", "the server could not find the requested resource"] {
-        let absent = Reply::Json(404, failure(404, message));
+    let [other_group, _] = discovery("apps", "v1", &[]);
+    let [other_version, _] = discovery("resource.k8s.io", "v1beta1", &[]);
+    let unreadable = json!({ "kind": "Status", "apiVersion": "v1", "reason": "Forbidden", "message": "forbidden", "code": 403 });
+    let discoveries = [
+        vec![other_group],
+        vec![other_version],
+        discovery("resource.k8s.io", "v1", &["deviceclasses"]).to_vec(),
+        vec![Reply::Json(403, unreadable)],
+    ];
+    let messages = ["404 page not found", "the server could not find the requested resource"];
+    for (at, discovery) in discoveries.into_iter().enumerate() {
+        let mut absent = vec![Reply::Json(404, failure(404, messages[at % 2]))];
+        absent.extend(discovery);
         let mut end_of_list = bookmark("5", true);
         end_of_list["object"]["apiVersion"] = json!("resource.k8s.io/v1");
         end_of_list["object"]["kind"] = json!("ResourceClaim");
-        let appears = Reply::Open(vec![end_of_list]);
-        let mut fixture = Fixture::new::<ResourceClaim>([absent.clone(), absent, appears]);
+        let appears = vec![Reply::Open(vec![end_of_list])];
+        let mut fixture = Fixture::new::<ResourceClaim>([absent.clone(), absent, appears].concat());
         assert_eq!(fixture.events::<2>().await, ["ResourceClaim list", "ResourceClaim list ends"]);
         assert_eq!(fixture.readiness(), Ok(()));
         assert_eq!(fixture.events::<2>().await, ["ResourceClaim list", "ResourceClaim list ends"]);
@@ -366,6 +387,31 @@ async fn other_404_or_another_kind_is_a_failure() {
     let fixture = Fixture::new::<Node>([absent("404 page not found"), Reply::Silence]);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(fixture.readiness(), Err("not yet listed: Node (404 page not found)".to_owned()));
+}
+
+/// A proxy written in Go answers with the API server's text if it has no route.
+#[tokio::test(start_paused = true)]
+async fn absence_that_discovery_does_not_confirm_is_a_failure() {
+    let [groups, resources] = discovery("resource.k8s.io", "v1", &["deviceclasses", "resourceclaims"]);
+    let confused = Reply::Json(200, json!({ "kind": "NodeList", "apiVersion": "v1", "items": [] }));
+    let cases = [
+        vec![groups.clone(), resources],
+        vec![groups, Reply::Json(404, json!("404 page not found"))],
+        vec![Reply::Json(404, failure(404, "404 page not found"))],
+        vec![Reply::Json(403, json!("<html>"))],
+        vec![Reply::Json(200, json!("<html>"))],
+        vec![confused],
+        vec![Reply::Away],
+    ];
+    for discovery in cases {
+        let absent = Reply::Json(404, failure(404, "404 page not found"));
+        let replies = [absent].into_iter().chain(discovery.clone()).chain([Reply::Silence]);
+        let fixture = Fixture::new::<ResourceClaim>(replies);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let expected = "not yet listed: ResourceClaim (404 page not found)";
+        assert_eq!(fixture.readiness(), Err(expected.to_owned()));
+        assert_eq!(fixture.asked().len(), 1 + discovery.len());
+    }
 }
 
 #[tokio::test(start_paused = true)]

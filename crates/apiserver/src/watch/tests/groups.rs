@@ -2,8 +2,10 @@
 
 use super::*;
 
-fn absent() -> Reply {
-    Reply::Json(404, failure(404, "the server could not find the requested resource"))
+/// The refusal of a list, and the discovery document that confirms it.
+fn absent() -> Vec<Reply> {
+    let [groups, _] = discovery("apps", "v1", &[]);
+    vec![Reply::Json(404, failure(404, "the server could not find the requested resource")), groups]
 }
 
 fn group(version: &str, uid: &str) -> Value {
@@ -21,8 +23,9 @@ fn list_end(version: &str) -> Value {
     end
 }
 
-fn started(replies: Vec<Reply>) -> Fixture {
-    let script = Script { replies: Mutex::new(replies.into()), ..Script::default() };
+fn started(replies: Vec<Vec<Reply>>) -> Fixture {
+    let replies = replies.into_iter().flatten().collect();
+    let script = Script { replies: Mutex::new(replies), ..Script::default() };
     Fixture::starting(script, Kind::PodGroup, |start| start.groups())
 }
 
@@ -38,10 +41,9 @@ async fn older_version_is_watched_until_an_upgrade_replaces_it_by_the_newer() {
     let gone = Reply::Json(410, failure(410, "too old resource version"));
     let mut fixture = started(vec![
         absent(),
-        Reply::Lines(vec![group("v1alpha2", "a"), list_end("v1alpha2")]),
-        gone,
+        vec![Reply::Lines(vec![group("v1alpha2", "a"), list_end("v1alpha2")]), gone],
         absent(),
-        Reply::Open(vec![group("v1beta1", "b"), list_end("v1beta1")]),
+        vec![Reply::Open(vec![group("v1beta1", "b"), list_end("v1beta1")])],
     ]);
     let of_older = ["PodGroup list", "group a of V1Alpha2", "PodGroup list ends"];
     assert_eq!(fixture.events::<3>().await, of_older);
@@ -53,7 +55,7 @@ async fn older_version_is_watched_until_an_upgrade_replaces_it_by_the_newer() {
 
 #[tokio::test(start_paused = true)]
 async fn groups_are_empty_until_a_version_is_served() {
-    let appears = Reply::Open(vec![group("v1beta1", "b"), list_end("v1beta1")]);
+    let appears = vec![Reply::Open(vec![group("v1beta1", "b"), list_end("v1beta1")])];
     let mut fixture = started(vec![absent(), absent(), absent(), absent(), appears]);
     assert_eq!(fixture.events::<2>().await, ["PodGroup list", "PodGroup list ends"]);
     assert_eq!(fixture.readiness(), Ok(()));
@@ -64,8 +66,8 @@ async fn groups_are_empty_until_a_version_is_served() {
 /// Behind a load balancer, another server may still serve the version.
 #[tokio::test(start_paused = true)]
 async fn known_groups_are_kept_while_no_version_is_served() {
-    let gone = Reply::Json(410, failure(410, "too old resource version"));
-    let served = || Reply::Lines(vec![group("v1beta1", "b"), list_end("v1beta1")]);
+    let gone = vec![Reply::Json(410, failure(410, "too old resource version"))];
+    let served = || vec![Reply::Lines(vec![group("v1beta1", "b"), list_end("v1beta1")])];
     let mut fixture = started(vec![served(), gone, absent(), absent(), absent(), absent(), served()]);
     assert_eq!(fixture.events::<3>().await[2], "PodGroup list ends");
     // The next list is that of the version that is served again: no empty list is reported in between.

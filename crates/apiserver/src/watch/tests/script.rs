@@ -11,6 +11,8 @@ pub(super) enum Reply {
     Open(Vec<Value>),
     /// Sends the lines of a watch, and ends it after this time.
     Quiet(Duration, Vec<Value>),
+    /// Sends the same line of a watch at this interval, without end.
+    Endless(Duration, Value),
     /// Sends the lines of a watch in chunks of this many bytes, then breaks the connection.
     Pieces(usize, Vec<Value>),
     /// Sends a complete response.
@@ -62,6 +64,13 @@ impl Script {
                 let first = stream::iter([Ok(Frame::data(text(&lines)))]);
                 let end = stream::once(tokio::time::sleep(life)).filter_map(|()| std::future::ready(None));
                 StreamBody::new(first.chain(end)).boxed_unsync()
+            }
+            Some(Reply::Endless(every, line)) => {
+                let lines = stream::unfold(line, move |line| async move {
+                    tokio::time::sleep(every).await;
+                    Some((Ok(Frame::data(text(std::slice::from_ref(&line)))), line))
+                });
+                StreamBody::new(lines).boxed_unsync()
             }
             Some(Reply::Pieces(size, lines)) => {
                 pieces(text(&lines).chunks(size).map(Bytes::copy_from_slice).collect(), true)
