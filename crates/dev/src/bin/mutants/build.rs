@@ -32,6 +32,10 @@ pub(crate) struct Tree {
     originals: BTreeMap<String, String>,
 }
 
+/// CPU time in which a process of the build of one mutant must end: a constant may never be evaluated to its end, since
+/// lints do not stop the compiler here. Other builds take a minute or two.
+const SINGLE_SECONDS: u64 = 300;
+
 /// A mutant's fate before any test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compiled {
@@ -72,7 +76,7 @@ impl Program {
     }
 }
 
-/// What a build gives: test programs, or the compiler's errors.
+/// What a build gives: test programs, or the compiler's errors; none if a process exceeded its CPU time.
 enum Built {
     Programs(Vec<Program>),
     Errors(Vec<Value>),
@@ -174,7 +178,8 @@ impl Tree {
             write_if_changed(&self.root.join(file), text.as_bytes())?;
         }
         let options: Vec<&str> = programs.iter().map(|program| program.option.as_str()).collect();
-        Ok(match self.cargo(&[&["test", "--no-run"], &options[..]].concat(), &self.tested)? {
+        let command = [&["test", "--no-run"], &options[..]].concat();
+        Ok(match self.cargo(&command, &self.tested, &SINGLE_SECONDS.to_string())? {
             Built::Errors(_) => None,
             Built::Programs(programs) => Some(programs),
         })
@@ -182,8 +187,8 @@ impl Tree {
 
     /// Builds all test programs. The check before it finds most errors in a fraction of the time.
     fn compile(&self) -> Result<Built> {
-        match self.cargo(&["check", "--lib"], std::slice::from_ref(&self.package))? {
-            Built::Programs(_) => self.cargo(&["test", "--no-run"], &self.tested),
+        match self.cargo(&["check", "--lib"], std::slice::from_ref(&self.package), "unlimited")? {
+            Built::Programs(_) => self.cargo(&["test", "--no-run"], &self.tested, "unlimited"),
             errors @ Built::Errors(_) => Ok(errors),
         }
     }
@@ -215,9 +220,9 @@ impl Tree {
     }
 
     /// Builds, once more from the start if the linker fails: an incremental build that was interrupted can leave parts
-    /// that do not fit together.
-    fn cargo(&self, command: &[&str], packages: &[String]) -> Result<Built> {
-        let built = self.cargo_once(command, packages)?;
+    /// that do not fit together. Each process may use the given CPU time, in seconds.
+    fn cargo(&self, command: &[&str], packages: &[String], seconds: &str) -> Result<Built> {
+        let built = self.cargo_once(command, packages, seconds)?;
         let is_linking =
             |error: &Value| error["message"].as_str().is_some_and(|text| text.starts_with("linking with"));
         if !matches!(&built, Built::Errors(errors) if errors.iter().any(is_linking)) {
@@ -232,11 +237,12 @@ impl Tree {
             .status()
             .context("cannot start cargo")?;
         ensure!(status.success(), "cargo clean failed");
-        self.cargo_once(command, packages)
+        self.cargo_once(command, packages, seconds)
     }
 
-    fn cargo_once(&self, command: &[&str], packages: &[String]) -> Result<Built> {
-        let output = Command::new("cargo")
+    fn cargo_once(&self, command: &[&str], packages: &[String], seconds: &str) -> Result<Built> {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -S -t \"$1\"; shift; exec cargo \"$@\"", "sh", seconds])
             .args(command)
             .args(["--message-format=json", "--quiet"])
             .args(packages.iter().map(|package| format!("--package={package}")))
@@ -272,6 +278,9 @@ impl Tree {
             return Ok(Built::Programs(programs));
         }
         let other = String::from_utf8_lossy(&output.stderr);
+        if other.contains("SIGXCPU") {
+            return Ok(Built::Errors(Vec::new()));
+        }
         ensure!(!errors.is_empty(), "cargo failed without an error of the compiler: {other}");
         Ok(Built::Errors(errors))
     }
