@@ -349,7 +349,8 @@ pub enum Command {
     /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
     ///
     /// Exit code: 0 all pods can be placed elsewhere and evicted, 3 at least one cannot be placed, 4 all can be placed
-    /// but not all can be evicted, 2 invalid flags or files, or no such node, 1 any other failure.
+    /// but not all can be evicted, or the disruption budgets could not be read, 2 invalid flags or files, or no such
+    /// node, 1 any other failure.
     DrainCheck(DrainCheckArgs),
 
     /// Plan which pods to move: to empty nodes, to make room for pods, or to even out the load.

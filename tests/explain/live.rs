@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The server's answers: status and body for a path with its query.
+/// The server's answers: status and body for a path with its query. A string is the body as it is.
 type Answer = fn(&str) -> Option<(u16, Value)>;
 
 /// Returns a kubeconfig for a server with these answers; `None` means no answer.
@@ -46,7 +46,7 @@ fn serve(stream: &TcpStream, answer: Answer) {
             let _ = lines.next();
             return;
         };
-        let body = body.to_string();
+        let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
@@ -390,4 +390,98 @@ fn queue_reports_an_unknown_lease_holder_with_advice() {
     let ran = run(folder.path(), &["queue", "-A", "--kubeconfig", "kubeconfig"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
     assert!(ran.stderr.contains("the lease holder n1 is neither") && ran.stderr.contains("--pod"), "{ran:?}");
+}
+
+/// A pod of a ReplicaSet on the node `a`, which also fits on `b`.
+fn to_drain(path: &str) -> Option<(u16, Value)> {
+    match path {
+        "/api/v1/nodes?limit=500" => list("NodeList", vec![plain_node("a"), plain_node("b")], ""),
+        "/api/v1/pods?limit=500" => {
+            let mut pod = pod("p", "1", &json!({ "nodeName": "a" }));
+            pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true }]);
+            list("PodList", vec![pod], "")
+        }
+        _ => list("List", Vec::new(), ""),
+    }
+}
+
+const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
+
+fn drain_check(folder: &Path, more: &[&str]) -> Ran {
+    run(folder, &[&["drain-check", "a", "--kubeconfig", "kubeconfig"], more].concat())
+}
+
+#[test]
+fn drain_check_without_permission_to_read_budgets_does_not_pass() {
+    let folder = kubeconfig(|path| if path.starts_with(BUDGETS) { refused(403) } else { to_drain(path) });
+    let ran = drain_check(folder.path(), &["-o", "json"]);
+    let answer = ran.json("DrainCheck");
+    assert_eq!((&answer["willDrain"], ran.code), (&json!(false), Some(4)), "{answer:#}");
+    let text = "a disruption budget may protect it: the budgets could not be read";
+    let unknown = json!([{ "code": "BudgetsUnknown", "pods": ["prod/p"], "text": text, "acceptedBy": "--disable-eviction" }]);
+    assert_eq!((&answer["obstacles"], &answer["unread"]), (&unknown, &json!([BUDGETS])), "{answer:#}");
+    assert_eq!(
+        drain_check(folder.path(), &[]).stdout,
+        format!(
+            "a: 1 pod to evict, all fit elsewhere; unknown whether the drain can evict all of them\n\n\
+             Pods that the drain may be unable to evict\n  prod/p: {text} (accepted with --disable-eviction)\n"
+        )
+    );
+    let deletes = drain_check(folder.path(), &["--disable-eviction", "-o", "json"]);
+    assert_eq!((&deletes.json("DrainCheck")["willDrain"], deletes.code), (&json!(true), Some(0)));
+    let plan = run(folder.path(), &["plan", "free-nodes", "--nodes", "a", "--kubeconfig", "kubeconfig"]);
+    assert_eq!((plan.code, plan.stdout.as_str()), (Some(1), ""), "{plan:?}");
+    assert!(
+        plan.stderr.contains("the disruption budgets cannot be read")
+            && plan.stderr.contains("supercargo-read")
+    );
+}
+
+#[test]
+fn drain_check_passes_if_budgets_are_read_or_not_served() {
+    let answers: [Answer; 4] = [
+        to_drain,
+        |path| if path.starts_with(BUDGETS) { refused(404) } else { to_drain(path) },
+        |path| {
+            if path.starts_with(BUDGETS) {
+                Some((404, json!("404 page not found\n")))
+            } else {
+                to_drain(path)
+            }
+        },
+        |path| if path.starts_with(BUDGETS) { Some((200, json!({ "items": null }))) } else { to_drain(path) },
+    ];
+    for answer in answers {
+        let ran = drain_check(kubeconfig(answer).path(), &[]);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (Some(0), "a: 1 pod to evict, all fit elsewhere\n"),
+            "{ran:?}"
+        );
+        assert_eq!(ran.stderr, "");
+    }
+}
+
+#[test]
+fn answers_of_a_proxy_do_not_count_as_kinds_without_objects() {
+    let answers: [Answer; 3] = [
+        |path| match path.starts_with(BUDGETS) {
+            true => Some((404, json!("<html><body>no such page</body></html>"))),
+            false => to_drain(path),
+        },
+        |path| match path.starts_with(BUDGETS) {
+            true => Some((404, json!({ "code": 404, "message": "no such page" }))),
+            false => to_drain(path),
+        },
+        |path| match path.starts_with(BUDGETS) {
+            true => Some((200, json!({ "message": "log in" }))),
+            false => to_drain(path),
+        },
+    ];
+    for answer in answers {
+        let ran = drain_check(kubeconfig(answer).path(), &[]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+        let parts = ["answers otherwise than an API server", BUDGETS, "check server and proxy-url"];
+        assert!(parts.iter().all(|part| ran.stderr.contains(part)), "{ran:?}");
+    }
 }

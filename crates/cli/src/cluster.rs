@@ -126,6 +126,8 @@ pub struct Cluster {
     pub pending: Vec<Arc<PodInfo>>,
     /// Messages about the input for the user.
     pub notices: Vec<String>,
+    /// Paths of the API server that the user may not read; their objects are unknown.
+    pub unread: Vec<&'static str>,
     /// The workloads, and the owners of pods; present only for commands that need them.
     pub owners: Option<Owners>,
     /// Whether the census includes workloads.
@@ -167,6 +169,7 @@ impl Cluster {
             trial: profiles::trial(source.config.as_deref(), version, source.emulation.compat, groups)?,
             pending: Vec::new(),
             notices: Vec::new(),
+            unread: Vec::new(),
             owners: None,
             has_workloads: false,
             wanted: Wanted::Nothing,
@@ -316,6 +319,7 @@ impl Cluster {
             }
         }
         self.notices.extend(listed.notices);
+        self.unread.extend(listed.unread);
         if !invalid.is_empty() {
             let named = invalid.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
             self.notices.push(format!("ignoring {}: {named}", count(invalid.len(), "invalid object")));

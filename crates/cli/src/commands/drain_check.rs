@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::cluster::{Cluster, Refused, SourceArgs};
-use crate::live::candidates;
+use crate::live::{self, candidates};
 use crate::progress::Working;
 use crate::screen::{ListOutput, Screen, complain, in_list_form, say};
 use clap::Args;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::explain::{
-    Accepted, DrainCheck, GroupBelow, Leaving, Moved, Obstacle, Place, drain_check,
+    Accepted, DrainCheck, GroupBelow, Leaving, Moved, Obstacle, ObstacleCode, Place, drain_check,
 };
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::pending::LabelQuery;
@@ -19,7 +19,7 @@ use supercargo_whatif::prepare::owners::{OwnedPod, Owners};
 
 /// Exit code if a pod cannot be placed elsewhere.
 const WITHOUT_PLACE: u8 = 3;
-/// Exit code if all pods can be placed elsewhere, but a drain cannot evict all of them.
+/// Exit code if all pods can be placed elsewhere, but a drain cannot evict all of them, or this is unknown.
 const WILL_NOT_DRAIN: u8 = 4;
 /// Number of pod names in a line without `-o wide`.
 const NAMED: usize = 3;
@@ -88,6 +88,7 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
     let nodes = nodes(args, &mut cluster)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     let Owners { pods, budgets, .. } = cluster.owners.take().unwrap_or_default();
+    let budgets = Some(&budgets).filter(|_| !cluster.unread.contains(&live::BUDGETS));
     let tables = cluster.trial.tables();
     let is_here = |noted: &&OwnedPod| {
         let node = noted.pod.node_name.map(|node| tables.text(node));
@@ -101,7 +102,8 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
         empty_dir_data: args.delete_emptydir_data,
         no_eviction: args.disable_eviction,
     };
-    Ok(drain_check(&mut place, &nodes, (&leaving, &budgets), accepted))
+    let answer = drain_check(&mut place, &nodes, (&leaving, budgets), accepted);
+    Ok(DrainCheck { unread: cluster.unread, ..answer })
 }
 
 /// Returns the names of the nodes to drain, each once.
@@ -162,9 +164,15 @@ fn text(of: &DrainCheck, wide: bool) -> String {
     for pod in shown {
         print_pod(&mut screen, pod);
     }
-    if !of.obstacles.is_empty() {
-        screen.heading("Pods that the drain cannot evict");
-        of.obstacles.iter().for_each(|it| obstacle(&mut screen, it, wide));
+    let headings = ["Pods that the drain cannot evict", "Pods that the drain may be unable to evict"];
+    for (heading, are_uncertain) in headings.into_iter().zip([false, true]) {
+        let obstacles = of.obstacles.iter().filter(|it| is_uncertain(it) == are_uncertain);
+        for (at, it) in obstacles.enumerate() {
+            if at == 0 {
+                screen.heading(heading);
+            }
+            obstacle(&mut screen, it, wide);
+        }
     }
     let is_waited_for = |budget: &&supercargo_whatif::explain::Budget| budget.allowed > 0;
     if of.budgets.iter().any(|it| is_waited_for(&it)) {
@@ -203,17 +211,26 @@ fn group_below(of: &GroupBelow) -> String {
 fn verdict(of: &DrainCheck) -> String {
     let (going, out) = (of.pods.len(), of.without_place);
     let all = count(going, "pod");
-    let mut held: Vec<&String> = of.obstacles.iter().flat_map(|it| &it.pods).collect();
+    let certain = of.obstacles.iter().filter(|it| !is_uncertain(it));
+    let mut held: Vec<&String> = certain.flat_map(|it| &it.pods).collect();
     held.sort_unstable();
     held.dedup();
     let held = held.len();
     match (going, out, held) {
         (0, ..) => "no pods to evict".to_owned(),
+        (_, 0, 0) if !of.will_drain => {
+            format!("{all} to evict, all fit elsewhere; unknown whether the drain can evict all of them")
+        }
         (_, 0, 0) => format!("{all} to evict, all fit elsewhere"),
         (_, 0, _) => format!("drain blocked: {held} of {all} cannot be evicted; all fit elsewhere"),
         (_, _, 0) => format!("{out} of {all} cannot be placed elsewhere"),
         _ => format!("drain blocked: {held} of {all} cannot be evicted, {out} cannot be placed elsewhere"),
     }
+}
+
+/// Returns whether it is unknown if the obstacle exists.
+fn is_uncertain(obstacle: &Obstacle) -> bool {
+    obstacle.code == ObstacleCode::BudgetsUnknown
 }
 
 fn obstacle(screen: &mut Screen, of: &Obstacle, wide: bool) {

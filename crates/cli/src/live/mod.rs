@@ -45,8 +45,15 @@ pub const REACH: &str = "check its address and the network, or allow more time w
 /// Advice for an API server whose certificate is not trusted.
 const TRUST: &str =
     "check server, certificate-authority and tls-server-name of the cluster in the kubeconfig";
+/// Advice for an answer that is not the API server's.
+const FOREIGN: &str = "something between may have answered in its place: check server and proxy-url of the kubeconfig, and the proxies on the way";
+/// Length of the part of a foreign answer that a message quotes, in characters.
+const QUOTED: usize = 80;
 /// Page size of lists, the same as kubectl's.
 const PAGE: usize = 500;
+
+/// Path of the disruption budgets.
+pub const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 
 /// Paths to list, and whether they are required. Of the others, a forbidden one is skipped with a notice, and
 /// one the server does not have counts as empty.
@@ -58,7 +65,7 @@ const KINDS: [(&str, bool); 18] = [
     ("/api/v1/replicationcontrollers", false),
     ("/apis/apps/v1/replicasets", false),
     ("/apis/apps/v1/statefulsets", false),
-    ("/apis/policy/v1/poddisruptionbudgets", false),
+    (BUDGETS, false),
     ("/api/v1/persistentvolumes", false),
     ("/api/v1/persistentvolumeclaims", false),
     ("/apis/storage.k8s.io/v1/storageclasses", false),
@@ -150,6 +157,8 @@ pub struct Listed {
     pub admission: Vec<Value>,
     /// Messages for the user.
     pub notices: Vec<String>,
+    /// Paths that the user may not read.
+    pub unread: Vec<&'static str>,
 }
 
 impl Listed {
@@ -199,20 +208,21 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
     let working = Working::on("reading the cluster");
     let lister = Lister::new(args, Some(working)).await.map_err(or_files)?;
     let namespace = lister.client.default_namespace().to_owned();
-    let mut listed = Listed { namespace, objects: Vec::new(), admission: Vec::new(), notices: Vec::new() };
-    for (path, is_needed) in KINDS {
-        let objects = lister.kind(path, is_needed, &mut listed.notices).await?;
+    let mut listed = Listed {
+        namespace,
+        objects: Vec::new(),
+        admission: Vec::new(),
+        notices: Vec::new(),
+        unread: Vec::new(),
+    };
+    let groups = GROUPS.into_iter().filter(|_| wanted.groups).map(|path| (path, false));
+    for (path, is_needed) in KINDS.into_iter().chain(groups) {
+        let objects = lister.kind(path, is_needed, &mut listed).await?;
         listed.objects.extend(objects);
-    }
-    if wanted.groups {
-        for path in GROUPS {
-            let objects = lister.kind(path, false, &mut listed.notices).await?;
-            listed.objects.extend(objects);
-        }
     }
     let admission = ADMISSION.into_iter().filter(|_| wanted.admission || wanted.workloads);
     for path in admission.chain(WORKLOADS.into_iter().filter(|_| wanted.workloads)) {
-        let objects = lister.kind(path, false, &mut listed.notices).await?;
+        let objects = lister.kind(path, false, &mut listed).await?;
         listed.admission.extend(objects);
     }
     Ok(listed)
@@ -309,11 +319,12 @@ impl Lister {
         Ok(version.map_or(EmulatedVersion::NEWEST, ServerVersion::emulated))
     }
 
+    /// Returns the objects of a path. Of a path that the user may not read, `listed` takes note.
     async fn kind(
         &self,
-        path: &str,
+        path: &'static str,
         is_needed: bool,
-        notices: &mut Vec<String>,
+        listed: &mut Listed,
     ) -> Result<Vec<Value>, LiveError> {
         let mut objects = Vec::new();
         let mut next = String::new();
@@ -322,15 +333,20 @@ impl Lister {
             let page = self.page(&format!("{path}?limit={PAGE}{query}")).await;
             let mut page = match page {
                 Ok(page) => page,
-                Err(Refusal::Status(404, _)) if !is_needed => return Ok(Vec::new()),
+                Err(Refusal::Status(404, _)) if !is_needed && next.is_empty() => return Ok(Vec::new()),
                 Err(Refusal::Status(403, text)) if !is_needed => {
-                    notices.push(format!("ignoring {path}: {text}"));
+                    listed.notices.push(format!("ignoring {path}: {text}"));
+                    listed.unread.push(path);
                     return Ok(Vec::new());
                 }
                 Err(refusal) => return Err(refusal.into_error(&self.server, path)),
             };
+            if !is_list(&page) {
+                let text = format!("the answer to {path} is not a list");
+                return Err(Refusal::Foreign(text).into_error(&self.server, path));
+            }
             next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-            let mut page = items(page.take());
+            let mut page = if page["items"].is_null() { Vec::new() } else { items(page.take()) };
             page.iter_mut().for_each(remove_unread_fields);
             objects.append(&mut page);
             if let Some(working) = &self.working {
@@ -350,6 +366,11 @@ impl Lister {
         let answer = timeout_at(by, self.client.request_text(request)).await;
         let text = match answer {
             Err(_) => return Err(Refusal::Silence(format!("no response for {path} within {:?}", self.one))),
+            Ok(Err(kube::Error::Api(status))) if is_foreign(&status) => {
+                let quoted: String = status.message.chars().take(QUOTED).collect();
+                let text = format!("{path} is answered with an error that is no Status: {quoted:?}");
+                return Err(Refusal::Foreign(text));
+            }
             Ok(Err(kube::Error::Api(status))) => {
                 return Err(Refusal::Status(status.code, status.message.clone()));
             }
@@ -361,10 +382,26 @@ impl Lister {
     }
 }
 
+/// Returns whether an error response is not the API server's, which sends a Status. Only a 404 may be a plain text, if
+/// no server knows the group; a foreign one must not count as a kind that is not served.
+fn is_foreign(response: &kube::core::Status) -> bool {
+    /// Reason that kube-client gives a response without a Status.
+    const NO_STATUS: &str = "Failed to parse error data";
+    let is_plain = response.code == 404 && response.reason == NO_STATUS;
+    !response.is_failure() || (is_plain && response.message != "404 page not found")
+}
+
+/// Returns whether a page is a list. Its `items` may be null.
+fn is_list(page: &Value) -> bool {
+    page.get("items").is_some_and(|items| items.is_array() || items.is_null())
+}
+
 /// Why a page could not be read.
 enum Refusal {
     /// An error response: status code and message.
     Status(u16, String),
+    /// A response that is not the API server's.
+    Foreign(String),
     /// No response, or one that cannot be decoded.
     Silence(String),
 }
@@ -380,6 +417,9 @@ impl Refusal {
             Self::Status(403, text) => format!("{server} rejects {path} with 403: {text}; {GRANT}"),
             Self::Status(code, text) => {
                 format!("{server} rejects {path} with {code}: {text}; try again later")
+            }
+            Self::Foreign(text) => {
+                format!("{server} answers otherwise than an API server: {text}; {FOREIGN}")
             }
             Self::Silence(text) => {
                 format!("{server} does not answer: {text}; {}", reach(&text, TRUST))

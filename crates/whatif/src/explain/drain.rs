@@ -57,6 +57,9 @@ pub struct DrainCheck {
     /// Pod groups of which the drain leaves fewer members on nodes than their `minCount`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupBelow>,
+    /// Paths of the API server that could not be read, so that the answer lacks their objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<&'static str>,
 }
 
 /// A pod group that falls below its `minCount`.
@@ -118,6 +121,8 @@ pub enum ObstacleCode {
     DisruptionBudget,
     /// Several disruption budgets protect the pod; the API server then rejects its eviction.
     SeveralBudgets,
+    /// The disruption budgets could not be read, so one may forbid the eviction.
+    BudgetsUnknown,
 }
 
 /// The flags of `kubectl drain` in effect.
@@ -189,18 +194,20 @@ fn key(place: &Place<'_>, pod: &PodInfo) -> String {
     place.snapshot().pod_key(pod)
 }
 
-/// Simulates a drain of these nodes, which must exist. The cache is the same afterwards.
+/// Simulates a drain of these nodes, which must exist. The cache is the same afterwards. The state of the budgets is
+/// `None` if they could not be read.
 pub fn drain_check(
     place: &mut Place<'_>,
     nodes: &[String],
-    (pods, states): (&[Leaving], &BudgetStates),
+    (pods, states): (&[Leaving], Option<&BudgetStates>),
     accepted: Accepted,
 ) -> DrainCheck {
     let stay = pods.iter().filter_map(|of| Some((key(place, &of.pod), of.stays?))).collect();
     let mut going: Vec<&Leaving> = pods.iter().filter(|of| of.stays.is_none()).collect();
     going.sort_by_key(|of| (Reverse(of.pod.priority), key(place, &of.pod)));
-    let protected = Protected::of(place.snapshot(), &going, states);
-    let obstacles = obstacles(place, &going, &protected, accepted);
+    let protected = states.map(|states| Protected::of(place.snapshot(), &going, states));
+    let obstacles = obstacles(place, &going, protected.as_ref(), accepted);
+    let budgets = protected.filter(|_| !accepted.no_eviction);
     let mut answer = DrainCheck {
         api_version: API_VERSION,
         kind: KIND,
@@ -211,8 +218,9 @@ pub fn drain_check(
         will_drain: obstacles.is_empty(),
         obstacles,
         stay,
-        budgets: if accepted.no_eviction { Vec::new() } else { protected.too_few() },
+        budgets: budgets.as_ref().map(Protected::too_few).unwrap_or_default(),
         groups: groups_below(place, &going),
+        unread: Vec::new(),
     };
     place.reverted(|place| {
         nodes.iter().for_each(|name| cordon(place.trial, name));
@@ -317,6 +325,12 @@ pub(crate) fn uncordon(trial: &mut Trial, name: &str) {
     trial.set_node(&Arc::new(info));
 }
 
+/// Returns whether the eviction API asks budgets about the pod. One that has not started or is being deleted is evicted
+/// whatever they say.
+fn asks_budgets(of: &Leaving) -> bool {
+    !of.pod.deleting && !of.is_pending
+}
+
 /// The disruption budgets that the eviction API asks about the pods, which are given by their indices.
 pub(crate) struct Protected {
     /// Each budget with its allowed evictions, and the pods whose eviction uses one up.
@@ -329,8 +343,7 @@ impl Protected {
     /// Collects the budgets. An empty selector protects all pods of its namespace here, unlike in preemption.
     pub(crate) fn of(snapshot: Snapshot<'_>, going: &[&Leaving], states: &BudgetStates) -> Self {
         let (tables, lookups) = (snapshot.tables(), snapshot.lookups());
-        // A pod that has not started or is being deleted is evicted whatever its budgets say.
-        let asks = |at: &usize| !going[*at].pod.deleting && !going[*at].is_pending;
+        let asks = |at: &usize| asks_budgets(going[*at]);
         let mut namespaces: Vec<Symbol> = going.iter().map(|of| of.pod.namespace).collect();
         namespaces.sort_unstable_by_key(|&namespace| tables.text(namespace));
         namespaces.dedup();
@@ -371,11 +384,11 @@ impl Protected {
     }
 }
 
-/// Returns what prevents the eviction of the pods.
+/// Returns what prevents the eviction of the pods. `protected` is `None` if the budgets could not be read.
 fn obstacles(
     place: &Place<'_>,
     going: &[&Leaving],
-    protected: &Protected,
+    protected: Option<&Protected>,
     accepted: Accepted,
 ) -> Vec<Obstacle> {
     let keys: Vec<String> = going.iter().map(|of| key(place, &of.pod)).collect();
@@ -401,6 +414,11 @@ fn obstacles(
     if accepted.no_eviction {
         return all;
     }
+    let Some(protected) = protected else {
+        let text = "a disruption budget may protect it: the budgets could not be read".to_owned();
+        add(ObstacleCode::BudgetsUnknown, named(&asks_budgets), text, Some("--disable-eviction"));
+        return all;
+    };
     for (budget, (allowed, pods)) in &protected.budgets {
         if *allowed == 0 {
             let pods = pods.iter().map(|&at| keys[at].clone()).collect();

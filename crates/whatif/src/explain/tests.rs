@@ -116,7 +116,12 @@ fn trials_leave_the_cluster_unchanged() {
     }];
     let nodes = ["a".to_owned()];
     let drained = world.asked(|place| {
-        drain_check(place, &nodes, (&leaving, &crate::explain::BudgetStates::new()), Accepted::default())
+        drain_check(
+            place,
+            &nodes,
+            (&leaving, Some(&crate::explain::BudgetStates::new())),
+            Accepted::default(),
+        )
     });
     let fitted = world.asked(|place| fit(place, &asked, 100, 0, false));
     assert_eq!((drained.without_place, fitted.fits), (1, 0));

@@ -109,7 +109,7 @@ fn answer(
     }
     let goal = first.map_or_else(|| args.goal(), |first| Goal::Nodes(first.freed.clone()));
     let _working = Working::on("planning");
-    let plan = free_nodes(&mut to_plan_in(cluster, uncordoned), &goal, args.common.accepted());
+    let plan = free_nodes(&mut to_plan_in(cluster, uncordoned)?, &goal, args.common.accepted());
     Ok(plan.map_err(|error| InputError(error.to_string()))?)
 }
 

@@ -86,7 +86,7 @@ fn answer(args: &MakeRoomArgs, uncordoned: &[String], is_first: bool) -> Result<
     // Pods to come are nominated to no node.
     pods.iter().for_each(|pod| cluster.trial.nominate(pod, None));
     let _working = Working::on("planning");
-    Ok(make_room(&mut to_plan_in(cluster, uncordoned), &pods, args.common.accepted()))
+    Ok(make_room(&mut to_plan_in(cluster, uncordoned)?, &pods, args.common.accepted()))
 }
 
 fn text(plan: &MakeRoomPlan) -> String {

@@ -11,7 +11,8 @@ pub use free_nodes::FreeNodesArgs;
 pub use make_room::MakeRoomArgs;
 pub use rebalance::RebalanceArgs;
 
-use crate::cluster::{self, SourceArgs};
+use crate::cluster::{self, Refused, SourceArgs};
+use crate::live::{self, GRANT, LiveError};
 use crate::screen::{ListOutput, Screen};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -93,13 +94,23 @@ pub fn main(args: &PlanArgs) -> ExitCode {
 }
 
 /// Returns the loaded cluster as one to plan in, with some of its cordoned nodes taken as schedulable.
-fn to_plan_in(cluster: cluster::Cluster, uncordoned: &[String]) -> Cluster {
+///
+/// # Errors
+/// Fails if the disruption budgets could not be read, since each step must respect them.
+fn to_plan_in(cluster: cluster::Cluster, uncordoned: &[String]) -> Result<Cluster, Refused> {
+    if cluster.unread.contains(&live::BUDGETS) {
+        let text = format!(
+            "the disruption budgets cannot be read, so no eviction is known to be safe: {} is forbidden; {GRANT}",
+            live::BUDGETS
+        );
+        return Err(Refused::Live(LiveError::Cluster(text)));
+    }
     let owners = cluster.owners.unwrap_or_default();
     let mut cluster = Cluster::of(cluster.trial, owners.pods, owners.budgets);
     for node in uncordoned {
         cluster.uncordon(node);
     }
-    cluster
+    Ok(cluster)
 }
 
 /// Returns the pods to evict as KIND/NAME.

@@ -111,7 +111,7 @@ fn answer(args: &RebalanceArgs, uncordoned: &[String], is_first: bool) -> Result
         fragmented: args.max_fragmented.clone(),
     };
     let _working = Working::on("planning");
-    let plan = rebalance(&mut to_plan_in(cluster, uncordoned), &bounds, args.common.accepted());
+    let plan = rebalance(&mut to_plan_in(cluster, uncordoned)?, &bounds, args.common.accepted());
     Ok(plan.map_err(|error| InputError(error.to_string()))?)
 }
 
