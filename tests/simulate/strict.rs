@@ -119,3 +119,14 @@ fn directories_and_gzip_files_are_read() {
     let ran = files.run(&["--cluster", "none", "--pods", "pods"], "");
     assert!(ran.refused().starts_with("none: the directory contains no *.yaml"), "{ran:?}");
 }
+
+#[test]
+fn repeated_key_is_an_error_in_json_as_in_yaml() {
+    let json = "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\"},\n\"spec\":{\"nodeSelector\":{\"disk\":\"ssd\"},\n\
+                \"nodeSelector\":{},\"containers\":[{\"name\":\"c\"}]}}";
+    let yaml = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  nodeSelector: {disk: ssd}\n  nodeSelector: {}\n  containers: [{name: c}]\n";
+    for (text, place) in [(json, "3:14"), (yaml, "6:3")] {
+        let message = format!("pods:{place}: expected YAML or JSON: duplicate mapping key: nodeSelector");
+        assert_eq!(Files::with(NODE, text).simulate(&["-o", "json"]).refused(), message);
+    }
+}

@@ -5,9 +5,10 @@
 
 use crate::load::packed::{Held, name_kind};
 use crate::load::stream::Bad;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use crate::load::unique::{Unique, UniqueKeys, duplicate};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::de::{IoRead, Read, StrRead};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::io::BufRead;
@@ -85,17 +86,18 @@ impl<'de> Visitor<'de> for Document<'_> {
         let mut items = None;
         while let Some(field) = from.next_key::<String>()? {
             if field != "items" {
-                let value = from.next_value()?;
-                fields.insert(field, value);
+                match fields.entry(field) {
+                    Entry::Vacant(slot) => slot.insert(from.next_value::<Unique>()?.0),
+                    Entry::Occupied(slot) => return Err(duplicate(slot.key())),
+                };
                 continue;
             }
+            if items.is_some() || fields.contains_key(&field) {
+                return Err(duplicate(&field));
+            }
             match from.next_value_seed(Items { list: &fields, keep: self.keep.item })? {
-                ItemsOr::Items(listed) => {
-                    items = Some(listed);
-                    fields.remove(&field);
-                }
+                ItemsOr::Items(listed) => items = Some(listed),
                 ItemsOr::Other(value) => {
-                    items = None;
                     fields.insert(field, value);
                 }
             }
@@ -138,7 +140,7 @@ impl<'de> Visitor<'de> for Items<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<ItemsOr, A::Error> {
         let mut items = Vec::new();
-        while let Some(mut item) = from.next_element()? {
+        while let Some(Unique(mut item)) = from.next_element()? {
             name_kind(&mut item, self.list);
             items.push((self.keep)(item));
         }
@@ -146,7 +148,7 @@ impl<'de> Visitor<'de> for Items<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, from: A) -> Result<ItemsOr, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(from)).map(ItemsOr::Other)
+        UniqueKeys.visit_map(from).map(ItemsOr::Other)
     }
 
     fn visit_unit<E: Error>(self) -> Result<ItemsOr, E> {
@@ -157,6 +159,9 @@ impl<'de> Visitor<'de> for Items<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::de::Deserialize;
+    use serde_json::value::RawValue;
+    use std::collections::BTreeSet;
     use std::io::BufReader;
 
     fn flaw(text: &str) -> (u64, u64, String) {
@@ -225,9 +230,9 @@ mod tests {
 
     #[test]
     fn mutated_texts_parse_exactly_as_in_a_whole_parse() {
-        let text = "{\"kind\": \"List\",\n \"items\": [\n{\"kind\":\"Pod\",\"a\":[1,-2.5e3,true,null,\"x\\n}\"]},\n {}],\n\
-                    \"metadata\":{\"b\":{}}}\n {\"kind\":\"Node\"}";
-        let mut refused = 0;
+        let text = "{\"kind\": \"List\",\n \"items\": [\n{\"kind\":\"Pod\",\"a\":[1,-2.5e3,true,null,\"x\\n}\"],\"e\":0},\n {}],\n\
+                    \"metadata\":{\"b\":{},\"n\":1},\"c\":0,\"t\":[{\"x\":0,\".\":1}]}\n {\"kind\":\"Node\"}";
+        let (mut refused, mut repeated) = (0, 0);
         for text in changed(text) {
             let whole: Result<Vec<Value>, _> =
                 serde_json::Deserializer::from_str(&text).into_iter().collect();
@@ -236,6 +241,9 @@ mod tests {
                 Some(items) => items.is_array() || items.is_object() || items.is_null(),
             };
             let whole = whole.ok().filter(|all| all.iter().all(can_be_read));
+            let has_repeated = whole.is_some() && has_repeated_key(&text);
+            repeated += usize::from(has_repeated);
+            let whole = whole.filter(|_| !has_repeated);
             let flat = |document: Value| {
                 let document = Some(document).filter(|it| !it.is_null());
                 document.into_iter().flat_map(crate::load::files::items).map(|it| Held::lean(it).into_tree())
@@ -246,7 +254,75 @@ mod tests {
             assert_eq!(pieces, whole, "{text}");
             refused += usize::from(whole.is_none());
         }
-        assert!(refused > 500, "{refused}");
+        assert!(refused > 500 && repeated >= 4, "{refused}, {repeated}");
+    }
+
+    /// The entries of an object, with repeated keys.
+    struct Entries(Vec<(String, Box<RawValue>)>);
+
+    impl<'de> Deserialize<'de> for Entries {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            struct All;
+            impl<'de> Visitor<'de> for All {
+                type Value = Entries;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Entries, A::Error> {
+                    let mut all = Vec::new();
+                    while let Some(entry) = from.next_entry()? {
+                        all.push(entry);
+                    }
+                    Ok(Entries(all))
+                }
+            }
+            from.deserialize_map(All)
+        }
+    }
+
+    /// Returns whether a stream of valid JSON has an object with a repeated key, at any depth.
+    fn has_repeated_key(text: &str) -> bool {
+        let documents = serde_json::Deserializer::from_str(text).into_iter::<Box<RawValue>>();
+        documents.map(|document| document.expect("the text is valid JSON")).any(|document| {
+            let text = document.get();
+            let parsed = "the document is valid JSON";
+            let mut keys = BTreeSet::new();
+            match text.as_bytes().first() {
+                Some(b'{') => {
+                    let Entries(all) = serde_json::from_str(text).expect(parsed);
+                    all.into_iter().any(|(key, value)| !keys.insert(key) || has_repeated_key(value.get()))
+                }
+                Some(b'[') => {
+                    let all: Vec<Box<RawValue>> = serde_json::from_str(text).expect(parsed);
+                    all.iter().any(|value| has_repeated_key(value.get()))
+                }
+                _ => false,
+            }
+        })
+    }
+
+    #[test]
+    fn repeated_key_is_rejected_where_it_ends() {
+        for (text, place) in [
+            ("{\"kind\": \"Pod\",\n \"kind\": \"Pod\"}", (2, 7, "kind")),
+            ("{\"spec\": {\"a\": {},\n  \"a\": {}}}", (2, 5, "a")),
+            ("{\"spec\": [[{\"a\": 1, \"b\": 1, \"\\u0061\": 1}]]}", (1, 36, "a")),
+            ("{\"items\": [],\n\"items\": []}", (2, 7, "items")),
+            ("{\"items\": null, \"items\": []}", (1, 23, "items")),
+            ("{\"items\": {\"x\": 1, \"x\": 1}}", (1, 22, "x")),
+            ("{\"items\": [{\"a\": 1},\n {\"m\": {\"b\": 1, \"b\": 2}}]}", (2, 19, "b")),
+            ("{\"kind\": \"Pod\"} {\"a\": 1, \"a\": 1}", (1, 28, "a")),
+        ] {
+            let (line, column, key) = place;
+            let what = format!("duplicate mapping key: {key}");
+            let small = trees(text);
+            let is_there = |bad: &Bad| matches!(bad, Bad::Text(at, end, why) if (*at, *end, why) == (line, column, &what));
+            assert!(small.as_ref().is_err_and(is_there), "{small:?}: {text}");
+            // A stream has read the colon behind the key.
+            assert_eq!(flaw(text), (line, column + 1, what), "{text}");
+        }
     }
 
     #[test]

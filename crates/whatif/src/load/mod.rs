@@ -8,3 +8,4 @@ mod packed;
 mod position;
 mod schema;
 mod stream;
+mod unique;
