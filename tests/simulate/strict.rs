@@ -120,6 +120,43 @@ fn directories_and_gzip_files_are_read() {
     assert!(ran.refused().starts_with("none: the directory contains no *.yaml"), "{ran:?}");
 }
 
+const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n  template:\n    \
+                          metadata: {labels: {app: web}}\n    spec: {containers: [{name: c, image: i}]}\n";
+
+#[test]
+fn kind_under_a_wrong_version_is_warned_about_and_rejected_with_strict() {
+    for (version, kind, at, meant) in [
+        ("v1", "Deployment", "1:13", "apps/v1"),
+        ("apps/v1beta1", "Deployment", "1:13", "apps/v1"),
+        ("apps/v1", "deployment", "2:7", "Deployment"),
+    ] {
+        let text = DEPLOYMENT.replace("apps/v1", version).replace("Deployment", kind);
+        let files = Files::with(NODE, &format!("{text}---\n{POD}"));
+        let message = format!(
+            "pods:{at}: kind {kind} of {version} is not read, so this object is ignored; did you mean {meant}?"
+        );
+        let ran = files.simulate(&["-o", "json"]);
+        assert_eq!((warnings(&ran), ran.code), (vec![message.as_str()], Some(0)), "{ran:?}");
+        assert_eq!(files.simulate(&["-o", "json", "--strict"]).refused(), message);
+        let lint = run_with_input(files.path(), &["lint", "pods", "--strict"], "");
+        assert_eq!((lint.code, lint.refused()), (Some(2), message.as_str()));
+    }
+    let twice = format!("{DEPLOYMENT}---\n{DEPLOYMENT}").replace("apps/v1", "v1");
+    let ran = Files::with(NODE, &format!("{twice}---\n{POD}")).simulate(&["-o", "json"]);
+    let message =
+        "pods:1:13: kind Deployment of v1 is not read, so 2 objects are ignored; did you mean apps/v1?";
+    assert_eq!(warnings(&ran), [message]);
+}
+
+#[test]
+fn objects_that_scheduling_never_reads_cause_no_warning() {
+    let others = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\n\
+                  apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: j}\n---\n\
+                  apiVersion: apps/v1\nkind: ControllerRevision\nmetadata: {name: r}\n---\n";
+    let ran = Files::with(NODE, &format!("{others}{POD}")).simulate(&["-o", "json", "--strict"]);
+    assert_eq!((ran.code, warnings(&ran).len()), (Some(0), 0), "{ran:?}");
+}
+
 #[test]
 fn repeated_key_is_an_error_in_json_as_in_yaml() {
     let json = "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\"},\n\"spec\":{\"nodeSelector\":{\"disk\":\"ssd\"},\n\

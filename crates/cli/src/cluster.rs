@@ -66,7 +66,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
     pub input_limit: InputLimit,
 
-    /// Fail on empty files and on objects with unknown fields, instead of warning about them.
+    /// Fail on empty files and on objects with unknown fields or versions, instead of warning about them.
     #[arg(long)]
     pub strict: bool,
 }

@@ -7,7 +7,7 @@ use crate::explain::format::count;
 use crate::load::input::{InputLimit, Opened, listed};
 use crate::load::owner::Owner;
 use crate::load::packed::{Held, Packed, name_kind};
-use crate::load::schema::{UnknownField, unknown_fields};
+use crate::load::schema::{UnknownField, meant_kind, unknown_fields};
 use crate::load::stream::Bad;
 use crate::load::{json_stream, position};
 use serde_json::{Map, Value};
@@ -158,7 +158,7 @@ impl Files {
         Self { files: Vec::new(), limit, is_strict: false, warn }
     }
 
-    /// Sets whether empty files and unknown fields are errors instead of warnings.
+    /// Sets whether empty files, unknown fields and unknown versions of known kinds are errors instead of warnings.
     pub fn strictly(self, is_strict: bool) -> Self {
         Self { is_strict, ..self }
     }
@@ -227,8 +227,33 @@ impl Files {
             Ok(item)
         });
         let items: Vec<Item> = items.collect::<Result<_, _>>()?;
+        self.judge_kinds(&items)?;
         self.judge_fields(&items)?;
         Ok(items)
+    }
+
+    /// Reports kinds that no command reads, but under another apiVersion or in another case: each once, at its first
+    /// object.
+    fn judge_kinds(&self, items: &[Item]) -> Result<(), InputError> {
+        let mut seen: BTreeMap<(&str, &str), (Origin, usize)> = BTreeMap::new();
+        // Only objects of known kinds are packed.
+        for item in items.iter().filter(|item| !item.is_packed()) {
+            let kind = (item.text("/apiVersion"), item.kind());
+            seen.entry(kind).or_insert((item.origin, 0)).1 += 1;
+        }
+        let mut seen: Vec<_> = seen.into_iter().collect();
+        seen.sort_by_key(|(_, (origin, _))| origin.at);
+        for ((api_version, kind), (origin, number)) in seen {
+            let Some(meant) = meant_kind(api_version, kind) else { continue };
+            let field = if meant.eq_ignore_ascii_case(kind) { "kind" } else { "apiVersion" };
+            let place = self.place(origin, field);
+            let objects =
+                if number == 1 { "this object is".to_owned() } else { format!("{number} objects are") };
+            self.doubt(format!(
+                "{place}: kind {kind} of {api_version} is not read, so {objects} ignored; did you mean {meant}?"
+            ))?;
+        }
+        Ok(())
     }
 
     /// Reports fields that no object of the kind has. The API server drops them, and so does every command.

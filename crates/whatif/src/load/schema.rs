@@ -1,7 +1,7 @@
-//! The fields of built-in Kubernetes kinds, to find unknown fields in an object.
+//! The built-in Kubernetes kinds and their fields, to find unknown fields in an object, and kinds with a wrong version.
 //!
 //! `tests/simulate/schema.rs` generates the table from upstream's OpenAPI document and checks that it is current.
-//! Only field names are checked, not values. Kinds that are not in the table have no findings.
+//! Only field names are checked, not values. Fields of kinds that are not in the table have no findings.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,6 +11,16 @@ use supercargo_config::yaml::nearest;
 /// One type per line: its name and its fields, each followed by `:type` if it holds an object, or by `:*type` if it
 /// holds a map of objects. Lines that begin with `@` list the kinds of an apiVersion.
 const TABLE: &str = include_str!("fields.txt");
+
+/// Kinds that are read and are not in the table.
+const WITHOUT_FIELDS: [(&str, &str); 3] = [
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+    ("scheduling.k8s.io/v1beta1", "PodGroup"),
+    ("scheduling.k8s.io/v1alpha2", "PodGroup"),
+];
+/// API groups of Kubernetes whose names have a dot. The groups of custom resources have one, too.
+const DOTTED_GROUPS: [&str; 5] =
+    ["networking.k8s.io", "node.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"];
 
 /// The fields of a type by name, with the type of their content; empty for plain values.
 type Fields = BTreeMap<&'static str, &'static str>;
@@ -55,6 +65,28 @@ pub(super) fn unknown_fields(object: &Value) -> Vec<UnknownField> {
         look(object, kind, &mut String::new(), &mut unknown);
     }
     unknown
+}
+
+/// Returns what was probably meant by an apiVersion and a kind that no command reads: one or both of them. `None` if
+/// they are read, or name another kind.
+///
+/// Kinds of Kubernetes that scheduling never reads, and custom kinds, have names of their own or a group of their own.
+pub(super) fn meant_kind(api_version: &str, kind: &str) -> Option<String> {
+    let of_table =
+        SCHEMA.kinds.iter().flat_map(|(version, kinds)| kinds.iter().map(move |kind| (*version, *kind)));
+    let known = of_table.chain(WITHOUT_FIELDS).filter(|(_, known)| known.eq_ignore_ascii_case(kind));
+    let known: Vec<(&str, &str)> = known.collect();
+    let (meant_version, meant_kind) = *known.first()?;
+    if known.contains(&(api_version, kind)) {
+        return None;
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let is_built_in = !group.contains('.') || DOTTED_GROUPS.iter().any(|it| it.eq_ignore_ascii_case(group));
+    is_built_in.then(|| match known.iter().any(|(version, _)| *version == api_version) {
+        true => meant_kind.to_owned(),
+        false if meant_kind == kind => meant_version.to_owned(),
+        false => format!("{meant_version} {meant_kind}"),
+    })
 }
 
 /// Checks a value of a type recursively; `path` is unchanged afterwards.
@@ -156,6 +188,49 @@ mod tests {
         ];
         expected.sort();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn wrong_version_or_case_of_a_kind_names_what_was_meant() {
+        for (api_version, kind, meant) in [
+            ("v1", "Deployment", "apps/v1"),
+            ("apps", "Deployment", "apps/v1"),
+            ("apps/v1beta1", "Deployment", "apps/v1"),
+            ("extensions/v1beta1", "DaemonSet", "apps/v1"),
+            ("Apps/v1", "StatefulSet", "apps/v1"),
+            ("apps/v1", "deployment", "Deployment"),
+            ("extensions/v1beta1", "deployment", "apps/v1 Deployment"),
+            ("apps/v1", "Pod", "v1"),
+            ("networking.k8s.io/v1", "Service", "v1"),
+            ("batch/v1beta1", "CronJob", "batch/v1"),
+            ("policy/v1beta1", "PodDisruptionBudget", "policy/v1"),
+            ("storage.k8s.io/v1beta1", "CSIStorageCapacity", "storage.k8s.io/v1"),
+            ("resource.k8s.io/v1beta2", "ResourceClaimTemplate", "resource.k8s.io/v1"),
+            ("scheduling.k8s.io/v1alpha3", "PodGroup", "scheduling.k8s.io/v1beta1"),
+            ("scheduling.k8s.io/v1beta1", "Podgroup", "PodGroup"),
+        ] {
+            assert_eq!(meant_kind(api_version, kind).as_deref(), Some(meant), "{api_version} {kind}");
+        }
+    }
+
+    #[test]
+    fn read_kinds_and_kinds_of_other_groups_mean_themselves() {
+        let of_table =
+            SCHEMA.kinds.iter().flat_map(|(version, kinds)| kinds.iter().map(|kind| (*version, *kind)));
+        let others = [
+            ("v1", "ConfigMap"),
+            ("apps/v1", "ControllerRevision"),
+            ("storage.k8s.io/v1", "VolumeAttributesClass"),
+            ("scheduling.k8s.io/v1alpha2", "Workload"),
+            ("metrics.k8s.io/v1beta1", "PodMetrics"),
+            ("batch.volcano.sh/v1alpha1", "Job"),
+            ("apps.kruise.io/v1beta1", "StatefulSet"),
+            ("serving.knative.dev/v1", "Service"),
+            ("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
+        ];
+        for (api_version, kind) in of_table.chain(WITHOUT_FIELDS).chain(others) {
+            assert_eq!(meant_kind(api_version, kind), None, "{api_version} {kind}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct TestArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// Fail on empty files and on objects with unknown fields, instead of warning about them.
+    /// Fail on empty files and on objects with unknown fields or versions, instead of warning about them.
     #[arg(long)]
     pub strict: bool,
 

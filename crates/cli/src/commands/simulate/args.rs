@@ -78,7 +78,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
     pub input_limit: InputLimit,
 
-    /// Reject empty files and objects with unknown fields. The default is to warn about both.
+    /// Reject empty files and objects with unknown fields or versions. The default is to warn about them.
     #[arg(long)]
     pub strict: bool,
 
