@@ -1,5 +1,6 @@
 //! `supercargo fit`: how many more pods fit.
 
+use crate::offline::{list, merge};
 use crate::support::{Cluster, Ran, plain_node, pod, run};
 use serde_json::{Value, json};
 
@@ -154,6 +155,71 @@ fn fit_rejects_a_file_without_a_pod() {
         ran.stderr,
         "error: template: expected a pod or a workload, as in `kubectl get deploy NAME -o yaml`\n"
     );
+}
+
+#[test]
+fn workload_without_pods_is_copied_as_one_with_pods() {
+    let template = json!({ "metadata": { "labels": { "app": "web" } }, "spec": pod("x", "2", &json!({}))["spec"].clone() });
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    let job = json!({ "suspend": true, "parallelism": 0, "completions": 0, "template": template });
+    let of_apps = |kind: &str, spec: Value| {
+        let mut all = json!({ "selector": selector, "template": template });
+        merge(&mut all, &spec);
+        json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": "web" }, "spec": all })
+    };
+    let of_batch = |kind: &str, spec: Value| json!({ "apiVersion": "batch/v1", "kind": kind, "metadata": { "name": "web" }, "spec": spec });
+    for workload in [
+        of_apps("Deployment", json!({ "replicas": 0 })),
+        of_apps("Deployment", json!({ "paused": true })),
+        of_apps("ReplicaSet", json!({ "replicas": 0 })),
+        of_apps("StatefulSet", json!({ "replicas": 0 })),
+        of_batch("Job", job.clone()),
+        of_batch(
+            "Job",
+            json!({ "suspend": true, "completionMode": "Indexed", "completions": 3, "template": template }),
+        ),
+        of_batch(
+            "CronJob",
+            json!({ "suspend": true, "schedule": "0 * * * *", "jobTemplate": { "spec": job } }),
+        ),
+    ] {
+        let (answer, code) = answer(&[plain_node("a"), plain_node("b")], &workload, &[]);
+        assert_eq!((&answer["fits"], code), (&json!(4), Some(0)), "{workload:#}");
+    }
+}
+
+#[test]
+fn fit_rejects_what_is_not_one_pod_to_copy() {
+    let stdout_of = |objects: &[Value]| {
+        let cluster = Cluster::of(&[plain_node("a")]);
+        cluster.write("template", &list(objects));
+        let ran = run(cluster.folder(), &["fit", "-f", "template", "--cluster", "cluster"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        ran.stderr
+    };
+    let several = stdout_of(&[pod("p", "1", &json!({})), plain_node("b"), stateful_set(2)]);
+    let text = "StatefulSet db follows Pod p, but only one is copied; give one pod or workload\n";
+    assert!(several.starts_with("error: template:1:") && several.ends_with(text), "{several}");
+    let mut daemons = stateful_set(1);
+    daemons["kind"] = json!("DaemonSet");
+    daemons["spec"] =
+        json!({ "selector": daemons["spec"]["selector"], "template": daemons["spec"]["template"] });
+    let of_daemons = stdout_of(&[daemons]);
+    assert!(of_daemons.contains("DaemonSet db has one pod per node"), "{of_daemons}");
+    assert!(of_daemons.contains("`supercargo simulate --pods`"), "{of_daemons}");
+}
+
+#[test]
+fn object_of_the_file_that_exists_is_named_as_unused() {
+    let class = |value: i32| json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "gold" }, "value": value });
+    let cluster = Cluster::of(&[plain_node("a"), class(1)]);
+    let template = list(&[class(2), pod("p", "1", &json!({ "priorityClassName": "gold" }))]);
+    cluster.write("template", &template);
+    let ran = run(cluster.folder(), &["fit", "-f", "template", "--cluster", "cluster"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let text = "the cluster has one of this name, which is used\n";
+    assert!(ran.stderr.starts_with("ignoring PriorityClass gold of template:1:"), "{ran:?}");
+    assert!(ran.stderr.ends_with(text) && ran.stderr.lines().count() == 1, "{ran:?}");
 }
 
 #[test]

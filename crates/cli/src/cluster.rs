@@ -7,6 +7,7 @@
 use crate::emulation::EmulationArgs;
 use crate::live::{self, Listed, Listing, LiveArgs, LiveError};
 use crate::screen::complain;
+use crate::template;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -279,6 +280,8 @@ impl Cluster {
 
     fn fill(mut self, source: &SourceArgs, templates: &[&Path]) -> Result<Self, Refused> {
         let cluster = &mut self;
+        // Commands with owners apply the files as manifests; the others copy their pod.
+        let are_templates = cluster.owners.is_none();
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
         if source.cluster.is_empty() {
@@ -290,20 +293,21 @@ impl Cluster {
             let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);
             let items = read_all(&mut files, templates, stdin)?;
-            let existing = listed.concerned(&items);
+            let to = (&files, &mut cluster.notices);
+            let given = template::given(to, items, are_templates, |items| listed.concerned(items))?;
             let mut more = cluster.take_listed(listed);
             if let Some(owners) = &mut cluster.owners {
                 more.extend(owners.listed());
             }
             if !templates.is_empty() || cluster.has_workloads {
-                let given = Given { items, are_templates: cluster.owners.is_none(), existing };
                 cluster.take(&files, more, given, source.as_written)?;
             }
         } else {
             let of_cluster = read_all(&mut files, &source.cluster, stdin)?;
             let items = read_all(&mut files, templates, stdin)?;
-            let existing = Concern::among(&items, of_cluster.iter());
-            let given = Given { items, are_templates: cluster.owners.is_none(), existing };
+            let to = (&files, &mut cluster.notices);
+            let existing = |items: &[Item]| Concern::among(items, of_cluster.iter());
+            let given = template::given(to, items, are_templates, existing)?;
             cluster.take(&files, of_cluster, given, source.as_written)?;
         }
         Ok(self)

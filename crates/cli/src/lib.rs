@@ -10,4 +10,5 @@ mod names;
 mod progress;
 pub mod screen;
 mod signals;
+mod template;
 pub mod watching;
