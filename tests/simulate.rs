@@ -12,6 +12,8 @@ mod files;
 mod golden;
 #[path = "simulate/groups.rs"]
 mod groups;
+#[path = "simulate/jobs.rs"]
+mod jobs;
 #[path = "simulate/law.rs"]
 mod law;
 #[allow(dead_code, reason = "other tests use the rest of it")]

@@ -3,7 +3,7 @@
 use crate::load::files::{Files, InputError, Item, Origin, Skipped, Wrong};
 use crate::prepare::complete::Completer;
 use crate::prepare::expand::device_claims::ClaimTemplates;
-use crate::prepare::expand::{self, ephemeral_claims, is_workload};
+use crate::prepare::expand::{ephemeral_claims, is_workload};
 use crate::prepare::identity::{default_namespace, derived_uid, identify, is_namespaced};
 use crate::prepare::update::Updates;
 use serde_json::{Value, json};
@@ -142,9 +142,8 @@ impl Expansion<'_> {
         let mut pods = Vec::new();
         for item in items {
             if is_workload(&item) {
-                let expanded = expand::expand(&item, &nodes);
-                let mut expanded = expanded.map_err(|wrong| self.files.error(item.origin, &wrong))?;
-                updates.settle(&item, &mut expanded);
+                let expanded = updates.expand(&item, &nodes);
+                let expanded = expanded.map_err(|wrong| self.files.error(item.origin, &wrong))?;
                 for pod in expanded.pods {
                     let place = (pod.namespace().to_owned(), pod.name().to_owned());
                     if self.are_templates || updates.leaving.contains(&place) {

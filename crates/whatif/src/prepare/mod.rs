@@ -6,6 +6,7 @@ mod complete;
 pub mod expand;
 pub mod identity;
 pub mod inventory;
+mod job;
 pub mod owners;
 pub mod scale;
 pub mod update;

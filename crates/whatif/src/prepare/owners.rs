@@ -8,6 +8,7 @@ use crate::load::files::{Item, Wrong, text_at};
 use crate::load::owner::TEMPLATE_HASH;
 use crate::prepare::expand::{self, is_workload};
 use crate::prepare::identity::{key, set};
+use crate::prepare::job::has_finished;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -250,12 +251,7 @@ fn workload(item: &Item) -> Option<Workload> {
         let parallel = number(&format!("{spec}/parallelism")).unwrap_or(1);
         parallel.min(number(&format!("{spec}/completions")).unwrap_or(usize::MAX))
     };
-    let has_ended = |condition: &Value| {
-        matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
-    };
-    let conditions = item.value.pointer("/status/conditions").and_then(Value::as_array);
-    let is_over = item.kind() == "Job" && conditions.into_iter().flatten().any(has_ended);
-    if is_set("/spec/suspend") || is_over {
+    if is_set("/spec/suspend") || (item.kind() == "Job" && has_finished(&item.value)) {
         return None;
     }
     let replicas = match item.kind() {

@@ -2,16 +2,18 @@
 //!
 //! - A workload with an unchanged pod template keeps its pods; only the difference in replicas is added or removed.
 //! - A workload with a changed pod template gets new pods, as after a complete rollout.
+//! - A Job starts only the pods that it still needs.
 //! - A pod on a node stays there.
 //! - Any other object is merged with the manifest.
 //!
 //! Fields that scheduling never reads (environment, commands, probes) are not compared.
 
 use crate::explain::format::count as counted;
-use crate::load::files::{Item, remove_unread_fields, text_at};
+use crate::load::files::{Item, Wrong, remove_unread_fields, text_at};
 use crate::prepare::compare::{differences, merged};
-use crate::prepare::expand::{Expanded, is_workload};
+use crate::prepare::expand::{self, Expanded, is_workload};
 use crate::prepare::identity::{controlled_by, generated_name, set};
+use crate::prepare::job::{Progress, index_of};
 use crate::prepare::owners::Owner;
 use serde_json::Value;
 use std::borrow::Borrow;
@@ -21,6 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const HASH_LABEL: &str = "pod-template-hash";
 /// Maximum number of differences in a message.
 const NAMED: usize = 3;
+/// How many characters of a workload's name its pods' names begin with at least: 58 of `generateName`, without an index
+/// of 9 digits and two hyphens.
+const NAME_KEPT: usize = 47;
 
 /// Kind, namespace and name.
 type Key = (String, String, String);
@@ -45,6 +50,8 @@ struct Update {
     kept: Vec<Existing>,
     /// The ReplicaSet of a Deployment with an unchanged template: name, uid and hash.
     set: Option<(String, String, String)>,
+    /// The numbers of the pods that a Job still starts; `None` for other kinds.
+    started: Option<Vec<usize>>,
 }
 
 /// An existing pod of a workload.
@@ -54,6 +61,8 @@ struct Existing {
     /// The node the pod is on, or was created for.
     node: String,
     created: String,
+    /// The index of a pod of an indexed Job.
+    index: Option<usize>,
 }
 
 /// Selects the objects of a cluster that manifests change or depend on.
@@ -88,7 +97,8 @@ impl Concern {
     /// Returns whether an object is named by a manifest, or may belong to one of its workloads.
     fn holds(&self, item: &Item) -> bool {
         let is_made_by = |(namespace, name): &(String, String)| {
-            crate::prepare::update::namespace(item) == namespace && item.name().starts_with(name.as_str())
+            crate::prepare::update::namespace(item) == namespace
+                && item.name().starts_with(name.get(..NAME_KEPT).unwrap_or(name))
         };
         let is_context = matches!(item.kind(), "Namespace" | "PersistentVolumeClaim" | "StorageClass")
             || (self.has_daemons && item.kind() == "Node");
@@ -157,7 +167,12 @@ impl Updates {
 
     fn workload(&mut self, item: &mut Item, live: Option<&Item>, all: &[Item]) {
         let sets: Vec<&Item> = all.iter().filter(|it| is_replica_set_of(it, item)).collect();
-        let pods: Vec<&Item> = all.iter().filter(|it| is_pod_of(it, item, &sets)).collect();
+        let owned = all.iter().filter(|it| is_pod_of(it, item, &sets));
+        let (pods, others): (Vec<&Item>, Vec<&Item>) = owned.partition(|pod| is_active(pod));
+        if item.kind() == "Job" {
+            self.job(item, live, &pods, &others);
+            return;
+        }
         if live.is_none() && pods.is_empty() {
             return;
         }
@@ -185,7 +200,57 @@ impl Updates {
             let hash = hash.and_then(Value::as_str).unwrap_or_default();
             (set.name().to_owned(), set.text("/metadata/uid").to_owned(), hash.to_owned())
         });
-        self.workloads.insert(key_of(item), Update { kept, set });
+        self.workloads.insert(key_of(item), Update { kept, set, started: None });
+    }
+
+    /// Handles the manifest of a Job with these active pods and other ones, which have ended or are terminating.
+    fn job(&mut self, item: &mut Item, live: Option<&Item>, pods: &[&Item], others: &[&Item]) {
+        if live.is_none() && pods.is_empty() && others.is_empty() {
+            return;
+        }
+        if let Some(live) = live {
+            take_over(item, live);
+        }
+        let succeeded = others.iter().filter(|pod| pod.text("/status/phase") == "Succeeded");
+        let progress = Progress::of(item, &succeeded.copied().collect::<Vec<_>>());
+        let mut kept: Vec<Existing> = pods.iter().map(|pod| Existing::of(pod)).collect();
+        let mut taken = BTreeSet::new();
+        sort_for_deletion(&mut kept, false);
+        let (mut kept, mut gone): (Vec<_>, Vec<_>) =
+            kept.into_iter().partition(|it| progress.keeps(it.index, &mut taken));
+        gone.extend(kept.split_off(progress.wanted(kept.len()).min(kept.len())));
+        let taken = kept.iter().filter_map(|it| it.index).collect();
+        let started = progress.missing(kept.len(), &taken, pods.len() + others.len());
+        self.add_job_notice(item, live, &progress, kept.len(), gone.len());
+        let namespace = item.namespace().to_owned();
+        self.leaving.extend(gone.into_iter().map(|it| (namespace.clone(), it.name)));
+        self.workloads.insert(key_of(item), Update { kept, set: None, started: Some(started) });
+    }
+
+    fn add_job_notice(
+        &mut self,
+        item: &Item,
+        live: Option<&Item>,
+        progress: &Progress,
+        kept: usize,
+        gone: usize,
+    ) {
+        let mut parts = Vec::new();
+        for field in ["parallelism", "completions"] {
+            let number = |item: &Item| item.value.pointer(&format!("/spec/{field}")).and_then(Value::as_u64);
+            if let (Some(old), Some(new)) = (live.and_then(number), number(item)) {
+                parts.extend((old != new).then(|| format!("{field} {old} → {new}")));
+            }
+        }
+        let pods = format!("{} kept, {gone} removed", counted(kept, "pod"));
+        parts.push(if progress.has_finished {
+            format!("it has finished and starts no pods: {pods}")
+        } else if progress.is_suspended {
+            format!("it is suspended and starts no pods: {pods}")
+        } else {
+            format!("{} succeeded: {pods}", counted(progress.succeeded, "pod"))
+        });
+        self.notices.push(format!("Job {} already exists; {}", item.key(), parts.join("; ")));
     }
 
     fn add_notice(&mut self, item: &Item, live: Option<&Item>, changes: &[String], kept: usize, gone: usize) {
@@ -206,11 +271,29 @@ impl Updates {
         self.notices.push(format!("{kind} {key} already exists; {}", parts.join("; ")));
     }
 
+    /// Expands a workload without the pods that the cluster has already; `nodes` are the nodes of the cluster, in
+    /// order.
+    ///
+    /// # Errors
+    /// As [`expand::expand`].
+    pub fn expand(&self, workload: &Item, nodes: &[Value]) -> Result<Expanded, Wrong> {
+        let update = self.workloads.get(&key_of(workload));
+        if let Some(numbers) = update.and_then(|update| update.started.as_ref()) {
+            return expand::pods_of_job(workload, numbers);
+        }
+        let mut expanded = expand::expand(workload, nodes)?;
+        if let Some(update) = update {
+            update.settle(workload, &mut expanded);
+        }
+        Ok(expanded)
+    }
+}
+
+impl Update {
     /// Removes the pods that the cluster has already from the expanded pods of a workload. If a Deployment keeps its
     /// template, its new pods join the current ReplicaSet.
-    pub fn settle(&self, workload: &Item, expanded: &mut Expanded) {
-        let Some(update) = self.workloads.get(&key_of(workload)) else { return };
-        let kept = &update.kept;
+    fn settle(&self, workload: &Item, expanded: &mut Expanded) {
+        let kept = &self.kept;
         match workload.kind() {
             "StatefulSet" => expanded.pods.retain(|pod| !kept.iter().any(|it| it.name == pod.name())),
             "DaemonSet" => expanded.pods.retain(|pod| {
@@ -219,7 +302,7 @@ impl Updates {
             }),
             _ => expanded.pods.truncate(expanded.pods.len().saturating_sub(kept.len())),
         }
-        let Some((name, uid, hash)) = &update.set else { return };
+        let Some((name, uid, hash)) = &self.set else { return };
         expanded.objects.retain(|object| object.kind() != "ReplicaSet");
         for (at, pod) in expanded.pods.iter_mut().enumerate() {
             let new = generated_name(&format!("{name}-"), "ReplicaSet", pod.namespace(), kept.len() + at);
@@ -238,6 +321,7 @@ impl Existing {
             name: pod.name().to_owned(),
             node: node_of(&pod.value),
             created: text("/metadata/creationTimestamp"),
+            index: index_of(pod),
         }
     }
 
@@ -302,7 +386,7 @@ fn surplus(item: &Item, kept: &mut Vec<Existing>) -> Vec<Existing> {
     let number = |path: &str| item.value.pointer(path).and_then(Value::as_u64);
     let number = |path: &str| number(path).and_then(|it| usize::try_from(it).ok());
     let replicas = match item.kind() {
-        "DaemonSet" | "Job" => return Vec::new(),
+        "DaemonSet" => return Vec::new(),
         _ => number("/spec/replicas").unwrap_or(1),
     };
     if item.kind() == "StatefulSet" {
@@ -314,15 +398,22 @@ fn surplus(item: &Item, kept: &mut Vec<Existing>) -> Vec<Existing> {
         *kept = wanted;
         return gone;
     }
-    // Deletion order: pods without a node, then those on the node with the most pods of the workload, then the newest.
-    let mut on: BTreeMap<String, usize> = BTreeMap::new();
-    for it in kept.iter() {
-        *on.entry(it.node.clone()).or_default() += 1;
-    }
-    kept.sort_by_cached_key(|it| (it.node.is_empty(), on[&it.node], it.created.clone(), it.name.clone()));
+    sort_for_deletion(kept, true);
     let rest = kept.split_off(kept.len().min(replicas));
     kept.sort_by_key(|it| Reverse(it.created.clone()));
     rest
+}
+
+/// Sorts pods so that the controller deletes the last ones first: pods without a node, then, with `spreads`, those on
+/// the node with the most pods of the workload, then the newest.
+fn sort_for_deletion(pods: &mut [Existing], spreads: bool) {
+    let mut on: BTreeMap<String, usize> = BTreeMap::new();
+    for it in pods.iter().filter(|_| spreads) {
+        *on.entry(it.node.clone()).or_default() += 1;
+    }
+    pods.sort_by_cached_key(|it| {
+        (it.node.is_empty(), on.get(&it.node).copied(), it.created.clone(), it.name.clone())
+    });
 }
 
 fn has_ended(pod: &Item) -> bool {
@@ -356,13 +447,14 @@ fn is_replica_set_of(set: &Item, deployment: &Item) -> bool {
         && controller(set) == Some(("Deployment", deployment.name()))
 }
 
-/// Returns whether a running or pending pod belongs to the workload.
+/// Returns whether a pod is running or pending, and not terminating.
+fn is_active(pod: &Item) -> bool {
+    !has_ended(pod) && text_at(&pod.value, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// Returns whether a pod belongs to the workload.
 fn is_pod_of(pod: &Item, workload: &Item, sets: &[&Item]) -> bool {
-    let is_there = pod.kind() == "Pod"
-        && pod.namespace() == workload.namespace()
-        && !has_ended(pod)
-        && text_at(&pod.value, "/metadata/deletionTimestamp").is_empty();
-    if !is_there {
+    if pod.kind() != "Pod" || pod.namespace() != workload.namespace() {
         return false;
     }
     let Some(owner) = Owner::of(&pod.value) else {

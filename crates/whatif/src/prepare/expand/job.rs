@@ -3,20 +3,30 @@
 use crate::load::files::{Origin, Wrong, text_at};
 use crate::prepare::expand::{Controller, Expanded, PODS_MAX, count, is_set, object_at, pods};
 use crate::prepare::identity::{controlled_by, derived_uid, generated_name};
+use crate::prepare::job::{INDEX, is_indexed};
 use serde_json::{Value, json};
 
 /// A CronJob names its Job after the scheduled minute since 1970; this number represents any run.
 const MINUTE: u32 = 30_000_000;
-const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Expands a Job into the pods that it starts in parallel. A suspended Job has none.
+/// Expands a new Job into the pods that it starts in parallel. A suspended Job has none.
 pub(super) fn job(job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
-    let owner = Controller::new(job)?;
-    let mut expanded = Expanded::default();
     let parallelism = count(job, "parallelism")?.unwrap_or(1);
     let completions = count(job, "completions")?.unwrap_or(parallelism);
-    if is_set(job, "suspend") {
-        return Ok(expanded);
+    let at_once = if is_set(job, "suspend") { 0 } else { parallelism.min(completions) };
+    // One more than allowed is enough for the error.
+    let numbers: Vec<usize> = (0..at_once.min(PODS_MAX + 1)).collect();
+    pods_of(job, origin, &numbers)
+}
+
+/// Makes the pods of a Job with these numbers, which are the indexes of an indexed Job.
+pub(super) fn pods_of(job: &Value, origin: Origin, numbers: &[usize]) -> Result<Expanded, Wrong> {
+    let owner = Controller::new(job)?;
+    let mut expanded = Expanded::default();
+    count(job, "parallelism")?;
+    count(job, "completions")?;
+    if numbers.len() > PODS_MAX {
+        pods(job, "parallelism")?;
     }
     let mut labels = vec![
         ("batch.kubernetes.io/controller-uid", owner.uid),
@@ -27,14 +37,11 @@ pub(super) fn job(job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
     if is_set(job, "manualSelector") {
         labels.clear();
     }
-    let is_indexed = text_at(job, "/spec/completionMode") == "Indexed";
-    if parallelism.min(completions) > PODS_MAX {
-        pods(job, "parallelism")?;
-    }
-    for at in 0..parallelism.min(completions) {
+    let is_indexed = is_indexed(job);
+    for &at in numbers {
         let index = at.to_string();
         let (base, own) = if is_indexed {
-            (indexed_base(owner.name, &index), Some((INDEX_LABEL, index.as_str())))
+            (indexed_base(owner.name, &index), Some((INDEX, index.as_str())))
         } else {
             (format!("{}-", owner.name), None)
         };

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 const TEMPLATE: &str = "spec.template.";
 
 /// Maximum number of pods per workload, as for `--scale`. Kubernetes supports 150,000 pods in total.
-const PODS_MAX: usize = 100_000;
+pub(super) const PODS_MAX: usize = 100_000;
 
 /// The objects that a workload expands to.
 #[derive(Debug, Default)]
@@ -64,6 +64,14 @@ pub fn expand(item: &Item, nodes: &[Value]) -> Result<Expanded, Wrong> {
         "CronJob" => job::cron_job(&item.value, item.origin),
         _ => Ok(Expanded::default()),
     }
+}
+
+/// Makes the pods of a Job with these numbers, which are the indexes of an indexed Job.
+///
+/// # Errors
+/// As [`expand`].
+pub(super) fn pods_of_job(item: &Item, numbers: &[usize]) -> Result<Expanded, Wrong> {
+    job::pods_of(&item.value, item.origin.within(TEMPLATE), numbers)
 }
 
 /// Returns the claims of a pod's generic ephemeral volumes, as their controller creates them
