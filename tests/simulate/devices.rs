@@ -3,7 +3,7 @@
 use crate::support::{Files, list, node, pod};
 use serde_json::{Value, json};
 
-fn slice(name: &str, device: &str, of: i64) -> Value {
+pub(crate) fn slice(name: &str, device: &str, of: i64) -> Value {
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": name, "uid": name },
         "spec": {

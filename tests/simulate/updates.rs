@@ -215,6 +215,120 @@ fn other_objects_are_merged_with_their_manifest() {
     assert!(ran.stderr.contains("Node a already exists; changes: spec"), "{}", ran.stderr);
 }
 
+/// Returns whether the pod `p` is placed with each version of an object: the cluster's, and that of a manifest.
+fn placed_before_and_after(
+    others: &[Value],
+    given: &[Value],
+    object: impl Fn(bool) -> Value,
+) -> [Option<bool>; 2] {
+    [false, true].map(|is_changed| {
+        let cluster = [&[node("a", 4), object(false)], others].concat();
+        let manifest = [given, &[object(is_changed)]].concat();
+        let files = Files::with(&list(&cluster), &list(&manifest));
+        let placed = |more: &[&str]| {
+            let ran = files.simulate(&[&["-o", "json"], more].concat());
+            let is_placed = ran.placed().iter().find(|(pod, _)| pod == "default/p").map(|it| it.1.is_some());
+            assert!(ran.stderr.contains("already exists; "), "{ran:?}");
+            is_placed
+        };
+        let [plain, changed] = [placed(&[]), placed(&["--add-nodes", "0:template=a"])];
+        assert_eq!(plain, changed);
+        plain
+    })
+}
+
+#[test]
+fn changed_limit_range_sets_the_requests_of_new_pods() {
+    let range = |name: &str, cpu: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": name, "namespace": "default" },
+            "spec": { "limits": [{ "type": "Container", "defaultRequest": { "cpu": cpu } }] },
+        })
+    };
+    let plain = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c" }] } });
+    let of = |is_changed: bool| range("own", if is_changed { "5" } else { "1" });
+    let given = std::slice::from_ref(&plain);
+    assert_eq!(placed_before_and_after(&[], given, of), [Some(true), Some(false)]);
+    // The range that the cluster names first decides, also if the manifest changes it.
+    assert_eq!(placed_before_and_after(&[range("next", "5")], given, of), [Some(true), Some(false)]);
+    let after = |is_changed: bool| range("next", if is_changed { "5" } else { "2" });
+    let cluster = [node("a", 4), range("own", "1"), after(false)];
+    let files = Files::with(&list(&cluster), &list(&[plain, after(true)]));
+    assert_eq!(all_placed(&files.simulate(&["-o", "json"])), ["default/p true"]);
+}
+
+#[test]
+fn changed_mark_of_the_default_storage_class_applies_to_new_claims() {
+    let class = |is_changed: bool| {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": { "name": "standard", "annotations": {
+                "storageclass.kubernetes.io/is-default-class": (!is_changed).to_string(),
+            } },
+            "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+        })
+    };
+    let mut claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "c" }, "spec": claim() });
+    claim["spec"].as_object_mut().expect("an object").remove("storageClassName");
+    let volumes = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]);
+    let given = [claim, pod("p", 1, &json!({ "volumes": volumes }))];
+    assert_eq!(placed_before_and_after(&[], &given, class), [Some(true), Some(false)]);
+}
+
+#[test]
+fn changed_overhead_of_a_runtime_class_counts_for_new_pods() {
+    let class = |is_changed: bool| {
+        json!({
+            "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": { "name": "sandbox" }, "handler": "h",
+            "overhead": { "podFixed": { "cpu": if is_changed { "4" } else { "1" } } },
+        })
+    };
+    let given = [pod("p", 1, &json!({ "runtimeClassName": "sandbox" }))];
+    assert_eq!(placed_before_and_after(&[], &given, class), [Some(true), Some(false)]);
+}
+
+#[test]
+fn changed_value_of_a_priority_class_counts_for_new_pods() {
+    let class = |is_changed: bool| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "high" },
+            "value": if is_changed { 1_000 } else { 10 },
+        })
+    };
+    let others = [pod("there", 4, &json!({ "nodeName": "a", "priority": 500 }))];
+    let given = [pod("p", 4, &json!({ "priorityClassName": "high" }))];
+    let evicts = [false, true].map(|is_changed| {
+        let cluster = [&[node("a", 4), class(false)], &others[..]].concat();
+        let files = Files::with(&list(&cluster), &list(&[&given[..], &[class(is_changed)]].concat()));
+        let placed = |more: &[&str]| {
+            let flags = ["-o", "json", "--preemption", "apply"];
+            all_placed(&files.simulate(&[&flags[..], more].concat()))
+        };
+        let [plain, changed] = [placed(&[]), placed(&["--add-nodes", "0:template=a"])];
+        assert_eq!(plain, changed);
+        plain
+    });
+    assert_eq!(evicts, [["default/p false"], ["default/p true"]]);
+}
+
+#[test]
+fn changed_resource_claim_template_is_used_for_new_pods() {
+    let template = |is_changed: bool| {
+        let count = if is_changed { 2 } else { 1 };
+        let requests = json!([{ "name": "r", "exactly": { "deviceClassName": "gpu", "count": count } }]);
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+            "metadata": { "name": "one", "namespace": "default" },
+            "spec": { "spec": { "devices": { "requests": requests } } },
+        })
+    };
+    let class = json!({ "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "gpu", "uid": "gpu" } });
+    let claims = json!({ "resourceClaims": [{ "name": "c", "resourceClaimTemplateName": "one" }] });
+    let given = [pod("p", 1, &claims)];
+    let others = [class, crate::devices::slice("s", "d", 1)];
+    assert_eq!(placed_before_and_after(&others, &given, template), [Some(true), Some(false)]);
+}
+
 #[test]
 fn duplicate_manifest_is_rejected_with_both_positions() {
     let files = Files::with(&list(&[node("a", 4)]), "");

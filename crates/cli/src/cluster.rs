@@ -347,7 +347,7 @@ impl Cluster {
         let templates = of_workloads.len();
         given.items.extend(of_workloads);
         let gathered = inventory::gather(files, items, given, as_written)?;
-        let Inventory { cluster, mut pods, leaving, changes, skipped, whole } = gathered;
+        let Inventory { cluster, mut pods, leaving, changes, skipped, whole, .. } = gathered;
         self.leaving = leaving;
         self.notices.extend(changes);
         // Pods of workload templates come last in `pods`; split them off.

@@ -13,10 +13,6 @@ use std::path::{Path, PathBuf};
 use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::scheduler::Trial;
 
-/// The kinds that the admission of pods, or a controller that makes their claims, reads.
-const ADMISSION: [&str; 5] =
-    ["PriorityClass", "RuntimeClass", "LimitRange", "ResourceClaimTemplate", "StorageClass"];
-
 /// How the scheduler of a cluster behaves, and how its objects are read.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -112,15 +108,12 @@ impl Cluster {
         mut trial: Trial,
         as_written: bool,
     ) -> Result<(Self, Vec<String>), ClusterError> {
-        let admission: Vec<Item> = items
-            .iter()
-            .filter(|item| ADMISSION.contains(&item.kind()))
-            .map(|it| it.clone().unpacked())
-            .collect();
         let existing = Concern::among(&manifests, items.iter());
         let given = Given { items: manifests, are_templates: false, existing };
         let gathered = inventory::gather(files, items, given, as_written)?;
-        let Inventory { cluster: items, pods: to_come, whole, changes: mut notes, skipped, .. } = gathered;
+        let Inventory {
+            cluster: items, pods: to_come, admission, whole, changes: mut notes, skipped, ..
+        } = gathered;
         let (mut owners, mut pods) = (Owners::default(), Vec::new());
         for item in items {
             let origin = item.origin;

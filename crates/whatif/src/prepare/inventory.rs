@@ -7,7 +7,8 @@ use crate::prepare::expand::{ephemeral_claims, is_workload};
 use crate::prepare::identity::{default_namespace, derived_uid, identify, is_namespaced};
 use crate::prepare::update::Updates;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use supercargo_objects::api::Object;
 
 /// Kinds that admission, or a controller that makes claims, reads and the engine does not.
@@ -17,6 +18,8 @@ const ADMISSION: [(&str, &str); 4] = [
     ("v1", "LimitRange"),
     ("resource.k8s.io/v1", "ResourceClaimTemplate"),
 ];
+/// A kind that both admission and the engine read.
+const STORAGE_CLASS: &str = "StorageClass";
 
 /// The sorted content of the files.
 pub struct Inventory {
@@ -26,6 +29,9 @@ pub struct Inventory {
     pub pods: Vec<Item>,
     /// Pods that the manifests remove, by namespace and name.
     pub leaving: BTreeSet<(String, String)>,
+    /// The objects that admission, and the controller of ResourceClaims, read: those of the cluster, as the manifests
+    /// change them.
+    pub admission: Vec<Item>,
     /// Messages about existing objects that the manifests change.
     pub changes: Vec<String>,
     /// Objects of kinds that do not affect scheduling.
@@ -116,13 +122,36 @@ pub fn gather(
     let pods = expansion.pods_to_decide(&updates, of_pods)?;
     let Updates { leaving, notices: changes, .. } = updates;
     let whole = Whole::default();
-    let mut inventory = Inventory { cluster, pods, leaving, changes, skipped, whole };
+    let admission = of_admission(&cluster, &existing);
+    let mut inventory = Inventory { cluster, pods, leaving, admission, changes, skipped, whole };
     if !as_written {
-        inventory.add_what_controllers_make(&existing, &mut seen);
-        inventory.complete(files, &existing)?;
+        inventory.add_what_controllers_make(&mut seen);
+        inventory.complete(files)?;
     }
     inventory.cluster.retain(|item| !is_admissions(item));
     Ok(inventory)
+}
+
+/// Returns the objects that admission reads, in the order of the cluster. A manifest replaces the object that it changes.
+/// Those of a live cluster are among the existing objects only, if the engine reads them.
+fn of_admission(cluster: &[Item], existing: &[Item]) -> Vec<Item> {
+    let is_read =
+        |item: &&Item| item.kind() == STORAGE_CLASS || ADMISSION.iter().any(|(_, kind)| *kind == item.kind());
+    let mut positions: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut objects: Vec<&Item> = Vec::new();
+    let of_cluster = cluster.iter().filter(is_read).map(|item| (item, true));
+    let all = of_cluster.chain(existing.iter().filter(is_read).map(|item| (item, false)));
+    for (item, replaces) in all {
+        match positions.entry(SeenObjects::key_of(item)) {
+            Entry::Occupied(at) if replaces => objects[*at.get()] = item,
+            Entry::Occupied(_) => {}
+            Entry::Vacant(free) => {
+                free.insert(objects.len());
+                objects.push(item);
+            }
+        }
+    }
+    objects.into_iter().map(|item| item.clone().unpacked()).collect()
 }
 
 /// Expands workloads into pods and adds their other objects to the cluster.
@@ -182,8 +211,8 @@ impl Expansion<'_> {
 impl Inventory {
     /// Adds the claims of ephemeral volumes and of ResourceClaimTemplates, and the namespaces that objects name but no
     /// file defines.
-    fn add_what_controllers_make(&mut self, existing: &[Item], seen: &mut SeenObjects) {
-        let templates = ClaimTemplates::of(self.cluster.iter().chain(existing));
+    fn add_what_controllers_make(&mut self, seen: &mut SeenObjects) {
+        let templates = ClaimTemplates::of(&self.admission);
         let is_pending = |item: &&mut Item| {
             item.kind() == "Pod" && !item.is_packed() && item.text("/spec/nodeName").is_empty()
         };
@@ -209,8 +238,8 @@ impl Inventory {
         }
     }
 
-    fn complete(&mut self, files: &Files, existing: &[Item]) -> Result<(), InputError> {
-        let completer = Completer::new(self.cluster.iter().chain(existing));
+    fn complete(&mut self, files: &Files) -> Result<(), InputError> {
+        let completer = Completer::new(&self.admission);
         let trees = self.cluster.iter_mut().chain(&mut self.pods).filter(|item| !item.is_packed());
         for item in trees {
             completer.complete(&mut item.value).map_err(|wrong| files.error(item.origin, &wrong))?;

@@ -36,7 +36,7 @@ impl Simulation {
         let existing = Concern::among(&of_pods, of_cluster.iter());
         let given = Given { items: of_pods, are_templates: false, existing };
         let gathered = inventory::gather(files, of_cluster, given, as_written)?;
-        let Inventory { mut cluster, pods, leaving, changes: mut notices, skipped, whole } = gathered;
+        let Inventory { mut cluster, pods, leaving, changes: mut notices, skipped, whole, .. } = gathered;
         cluster.retain(|item| {
             let is_leaving = || leaving.contains(&(item.namespace().to_owned(), item.name().to_owned()));
             item.kind() != "Pod" || !is_leaving()
