@@ -1,6 +1,7 @@
 //! Loads a cluster from objects and files.
 
 use super::{Cluster, ClusterError};
+use crate::explain::device_claims::remove;
 use crate::load::files::{Files, Item, Origin};
 use crate::load::input::InputLimit;
 use crate::prepare::inventory::{self, Given, Inventory};
@@ -112,7 +113,13 @@ impl Cluster {
         let given = Given { items: manifests, are_templates: false, existing };
         let gathered = inventory::gather(files, items, given, as_written)?;
         let Inventory {
-            cluster: items, pods: to_come, admission, whole, changes: mut notes, skipped, ..
+            cluster: items,
+            pods: to_come,
+            leaving,
+            admission,
+            whole,
+            changes: mut notes,
+            skipped,
         } = gathered;
         let (mut owners, mut pods) = (Owners::default(), Vec::new());
         for item in items {
@@ -129,6 +136,14 @@ impl Cluster {
             };
             taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
+        let tables = trial.tables();
+        let is_leaving = |owned: &OwnedPod| {
+            let namespace = || tables.text(owned.pod.namespace).to_owned();
+            !leaving.is_empty() && leaving.contains(&(namespace(), owned.pod.name.to_string()))
+        };
+        let (removed, mut pods): (Vec<_>, Vec<_>) = pods.into_iter().partition(is_leaving);
+        let uids = to_come.iter().map(|item| item.text("/metadata/uid").into()).collect();
+        remove(&mut trial, removed.iter().map(|owned| &*owned.pod), &uids);
         for item in to_come {
             let (origin, note) = (item.origin, OwnedPod::of(&item));
             let pod = objects::pod(&mut trial, item).map_err(|wrong| files.error(origin, &wrong))?;

@@ -3,10 +3,12 @@
 //!
 //! Upstream: `pkg/controller/resourceclaim`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::model::device::{PodClaim, PodClaimSource, ResourceClaim};
+use supercargo_core::model::event::{Event, ObjectKey};
 use supercargo_core::model::intern::Symbol;
-use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::volume::{Reservation, StorageObject};
 use supercargo_core::scheduler::Trial;
 use supercargo_objects::convert::devices::nodes_of;
@@ -55,8 +57,31 @@ pub fn release(trial: &mut Trial, pod: &PodInfo) {
     }
 }
 
+/// Removes pods from the cluster, and frees their devices. Of pods without a node only those of reserved claims are
+/// freed, and of none in `to_come`: such a pod stays, and only its fields change.
+pub fn remove<'p>(trial: &mut Trial, pods: impl IntoIterator<Item = &'p PodInfo>, to_come: &BTreeSet<Uid>) {
+    for pod in pods {
+        trial.handle(Event::Gone(ObjectKey::Pod(Arc::clone(&pod.uid))));
+        let is_freed = match pod.node_name {
+            Some(_) => true,
+            None => !to_come.contains(&pod.uid) && has_reserved(trial, pod),
+        };
+        if is_freed {
+            release(trial, pod);
+        }
+    }
+}
+
+/// Returns whether a claim is reserved for the pod.
+fn has_reserved(trial: &Trial, pod: &PodInfo) -> bool {
+    let devices = trial.snapshot().devices();
+    let claims = pod.claims.iter().filter_map(PodClaim::name);
+    let mut claims = claims.filter_map(|name| devices.claim(pod.namespace, name));
+    claims.any(|claim| claim.reserved_for.contains(&pod.uid))
+}
+
 fn without_consumer(claim: &ResourceClaim, pod: &PodInfo) -> ResourceClaim {
-    let is_other = |uid: &&supercargo_core::model::pod::Uid| **uid != pod.uid;
+    let is_other = |uid: &&Uid| **uid != pod.uid;
     let others: Box<[_]> = claim.reserved_for.iter().filter(is_other).cloned().collect();
     if others.is_empty() {
         return without_devices(claim);

@@ -1,5 +1,6 @@
 //! A whole simulation: objects of a cluster, the pods to schedule, and the decision about each of them.
 
+use crate::explain::device_claims::remove;
 use crate::load::files::{Files, InputError, Item};
 use crate::prepare::inventory::{self, Given, Inventory};
 use crate::prepare::update::Concern;
@@ -36,16 +37,24 @@ impl Simulation {
         let existing = Concern::among(&of_pods, of_cluster.iter());
         let given = Given { items: of_pods, are_templates: false, existing };
         let gathered = inventory::gather(files, of_cluster, given, as_written)?;
-        let Inventory { mut cluster, pods, leaving, changes: mut notices, skipped, whole, .. } = gathered;
-        cluster.retain(|item| {
-            let is_leaving = || leaving.contains(&(item.namespace().to_owned(), item.name().to_owned()));
-            item.kind() != "Pod" || !is_leaving()
-        });
+        let Inventory { cluster, pods, leaving, changes: mut notices, skipped, whole, .. } = gathered;
+        let mut removed = Vec::new();
         for item in cluster {
             let origin = item.origin;
-            let taken = whole.of(item).and_then(|item| objects::apply(&mut trial, item));
+            let is_leaving = || leaving.contains(&(item.namespace().to_owned(), item.name().to_owned()));
+            let is_removed = item.kind() == "Pod" && is_leaving();
+            let taken = whole.of(item).and_then(|item| {
+                if !is_removed {
+                    return objects::apply(&mut trial, item);
+                }
+                let (pod, has_ended) = objects::pod(&mut trial, item)?;
+                removed.extend((!has_ended).then_some(pod));
+                Ok(())
+            });
             taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
+        let to_come = pods.iter().map(|item| item.text("/metadata/uid").into()).collect();
+        remove(&mut trial, removed.iter().map(AsRef::as_ref), &to_come);
         let mut decoded = Vec::with_capacity(pods.len());
         for item in pods {
             let origin = item.origin;

@@ -10,6 +10,7 @@ use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_whatif::explain::claims::{afresh, with_new_ephemeral_claims, with_own_claims};
+use supercargo_whatif::explain::device_claims::{release, remove};
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::prepare::owners::{EvictionNotes, OwnedPod};
 use supercargo_whatif::prepare::scale::{in_deletion_order, new_names};
@@ -115,6 +116,7 @@ fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Resu
     *notes(cluster) = elsewhere;
     for noted in here {
         cluster.trial.remove_pod(&noted.pod.uid);
+        release(&mut cluster.trial, &noted.pod);
         if noted.is_of_its_node() || noted.pod.deleting {
             continue;
         }
@@ -242,9 +244,8 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
 
 fn forget(cluster: &mut Cluster, pods: &[OwnedPod], changed: &mut Changed) {
     let gone: BTreeSet<&Uid> = pods.iter().map(|noted| &noted.pod.uid).collect();
-    for uid in &gone {
-        cluster.trial.handle(Event::Gone(ObjectKey::Pod(Uid::clone(uid))));
-    }
+    let to_come = cluster.templates.iter().map(|pod| Arc::clone(&pod.uid)).collect();
+    remove(&mut cluster.trial, pods.iter().map(|noted| &*noted.pod), &to_come);
     cluster.pending.retain(|pod| !gone.contains(&pod.uid));
     changed.pods.retain(|pod| !gone.contains(&pod.uid));
     changed.from.retain(|uid, _| !gone.contains(uid));

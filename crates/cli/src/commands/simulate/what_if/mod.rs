@@ -37,6 +37,7 @@ use supercargo_core::model::rng::Seed;
 use supercargo_core::model::signature::Signature;
 use supercargo_core::scheduler::Profile;
 use supercargo_whatif::explain::claims::afresh;
+use supercargo_whatif::explain::device_claims::release;
 use supercargo_whatif::explain::{Place, why as reasons_why};
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::prepare::owners::Owner;
@@ -330,6 +331,7 @@ fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, Stri
         if let Some((_, node)) = trial.placement(&noted.pod.uid) {
             from.insert(Arc::clone(&noted.pod.uid), trial.tables().text(node).to_owned());
             trial.remove_pod(&noted.pod.uid);
+            release(trial, &noted.pod);
         }
     }
     (all.iter().map(|noted| Arc::new(afresh(&noted.pod))).collect(), from)
