@@ -189,6 +189,22 @@ fn changes_apply_before_pods_are_placed() {
     );
 }
 
+#[test]
+fn workload_is_not_scaled_by_its_file_and_the_changes_at_once() {
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "web" },
+        "spec": { "selector": { "matchLabels": { "app": "w" } }, "template": {
+            "metadata": { "labels": { "app": "w" } }, "spec": pod("w", None, "1")["spec"],
+        } },
+    });
+    let tests = json!([{ "name": "it", "pods": web(), "expect": { "scheduled": true } }]);
+    let folder = folder("changes: {scale: [web=2]}\n", &tests);
+    folder.write("pods", &set.to_string());
+    let ran = run(folder.path(), &["test.yaml"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+    assert!(ran.stderr.contains("ReplicaSet default/web is among the pods to place"), "{}", ran.stderr);
+}
+
 /// Returns the error output for an invalid test file.
 fn wrong(text: &str) -> String {
     let folder = folder("", &json!([]));

@@ -46,3 +46,18 @@ fn report_rejects_changes_to_missing_objects_like_simulate() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
     assert!(ran.stderr.contains("node worker1 not found; did you mean worker-1?"), "{}", ran.stderr);
 }
+
+#[test]
+fn report_rejects_scaling_of_a_workload_in_its_files() {
+    let folder = Folder::of(&[node("n", "z")]);
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "web" } }, "template": {
+            "metadata": { "labels": { "app": "web" } }, "spec": pod("p", "1", &json!({}))["spec"],
+        } },
+    });
+    folder.write("new", &[web]);
+    let ran = folder.run(&["-f", "new", "--scale", "web=3"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Deployment default/web is among the pods to place"), "{}", ran.stderr);
+}

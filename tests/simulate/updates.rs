@@ -80,6 +80,27 @@ fn unchanged_template_adds_only_missing_pods() {
 }
 
 #[test]
+fn workload_is_not_scaled_by_its_manifest_and_a_flag_at_once() {
+    let files = Files::with(&list(&running()), "");
+    let refused = |manifest: &Value, scale: &str| {
+        files.write("pods", &manifest.to_string());
+        files.simulate(&["--scale", scale]).refused().to_owned()
+    };
+    let expected = "--scale web: Deployment default/web is among the pods to place; set spec.replicas in its file instead";
+    for image in ["i", "i:2"] {
+        let manifest = workload("Deployment", "web", Some(5), &template(1, image));
+        for scale in ["web=5", "deploy/web=5"] {
+            assert_eq!(refused(&manifest, scale), expected);
+        }
+    }
+    let new = workload("StatefulSet", "new", Some(1), &template(1, "i"));
+    assert!(refused(&new, "new=2").starts_with("--scale new: StatefulSet default/new is among"));
+    // Another workload can be scaled beside the manifest.
+    let ran = files.simulate(&["-o", "json", "--scale", "web=4"]);
+    assert_eq!(ran.placed().len(), 2, "{ran:?}");
+}
+
+#[test]
 fn fewer_replicas_free_the_resources_of_removed_pods() {
     let mut manifest = vec![workload("Deployment", "web", Some(1), &template(1, "i"))];
     manifest.push(pod("large", 4, &json!({})));

@@ -25,7 +25,7 @@ use supercargo_whatif::load::files::{Files, Item, Origin, Wrong};
 use supercargo_whatif::load::input::InputLimit;
 use supercargo_whatif::prepare::identity::{is_namespaced, set};
 use supercargo_whatif::prepare::inventory::{self, Given, Inventory};
-use supercargo_whatif::prepare::owners::{OwnedPod, Owner, Owners};
+use supercargo_whatif::prepare::owners::{OwnedPod, Owner, Owners, workloads_among};
 use supercargo_whatif::prepare::update::Concern;
 use supercargo_whatif::simulate::{objects, profiles};
 
@@ -151,6 +151,8 @@ pub struct Cluster {
     /// Namespace and name of pods that the applied manifests delete. The deletions come before all other
     /// changes.
     pub leaving: BTreeSet<(String, String)>,
+    /// Namespace, kind and name of the workloads in the given files.
+    pub given_workloads: BTreeSet<(String, String, String)>,
 }
 
 impl Cluster {
@@ -182,6 +184,7 @@ impl Cluster {
             nodes: BTreeSet::new(),
             outdated: Vec::new(),
             leaving: BTreeSet::new(),
+            given_workloads: BTreeSet::new(),
         })
     }
 
@@ -345,6 +348,7 @@ impl Cluster {
             of_workloads.transpose().map_err(|(item, wrong)| files.error(item.origin, &wrong))?;
         let of_workloads = of_workloads.unwrap_or_default();
         let templates = of_workloads.len();
+        self.given_workloads = workloads_among(&given.items);
         given.items.extend(of_workloads);
         let gathered = inventory::gather(files, items, given, as_written)?;
         let Inventory { cluster, mut pods, leaving, changes, skipped, whole, .. } = gathered;

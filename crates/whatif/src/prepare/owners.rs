@@ -242,6 +242,23 @@ fn place(namespace: &str, name: &str) -> (String, String) {
     (namespace.to_owned(), name.to_owned())
 }
 
+/// Returns namespace, kind and name of the workloads among the objects. A ReplicaSet of a Deployment counts as the
+/// Deployment.
+pub fn workloads_among(items: &[Item]) -> BTreeSet<(String, String, String)> {
+    items.iter().filter(|item| is_workload(item)).map(namespace_kind_and_name).collect()
+}
+
+fn namespace_kind_and_name(item: &Item) -> (String, String, String) {
+    let made_by = item.owner().filter(|owner| &*owner.kind == "Deployment");
+    let owner = made_by.filter(|_| item.kind() == "ReplicaSet");
+    let (kind, name) = match &owner {
+        Some(owner) => (&*owner.kind, &*owner.name),
+        None => (item.kind(), item.name()),
+    };
+    let (namespace, name) = place(item.namespace(), name);
+    (namespace, kind.to_owned(), name)
+}
+
 /// Reads a workload without its pod; `None` if it makes no pods: suspended, or a finished Job.
 fn workload(item: &Item) -> Option<Workload> {
     let is_set = |field: &str| item.value.pointer(field) == Some(&Value::Bool(true));
@@ -260,17 +277,10 @@ fn workload(item: &Item) -> Option<Workload> {
         "CronJob" => Some(at_once("/spec/jobTemplate/spec")),
         _ => Some(number("/spec/replicas").unwrap_or(1)),
     };
-    let made_by = Owner::of(&item.value).filter(|owner| &*owner.kind == "Deployment");
-    let owner = made_by.filter(|_| item.kind() == "ReplicaSet");
-    let (kind, name) = match &owner {
-        Some(owner) => (&*owner.kind, &*owner.name),
-        None => (item.kind(), item.name()),
-    };
-    let (namespace, name) = place(item.namespace(), name);
+    let (namespace, kind, name) = namespace_kind_and_name(item);
     let prefix = if item.kind() == "CronJob" { JOB_TEMPLATE } else { TEMPLATE };
     let surge = if item.kind() == "Deployment" { surge(&item.value, replicas.unwrap_or(1)) } else { 0 };
     let (missing_class, pod, claim_templates) = (None, None, claim_templates(&item.value));
-    let kind = kind.to_owned();
     let first = number("/spec/ordinals/start").unwrap_or(0);
     Some(Workload {
         kind,

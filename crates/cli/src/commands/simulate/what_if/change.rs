@@ -140,6 +140,7 @@ fn resize(
         let text = "a DaemonSet runs one pod per node; use --add-nodes or --remove-node instead";
         return Err(InputError(format!("--scale {}: {text}", scale.name)));
     }
+    reject_given(cluster, namespace, &kind, scale)?;
     let symbol = cluster.trial.tables_mut().symbol(namespace);
     let is_meant = |noted: &&OwnedPod| {
         noted.pod.namespace == symbol
@@ -192,6 +193,23 @@ fn resize(
     Ok(())
 }
 
+/// Rejects a workload whose file is among the pods to place: the file and the flag would both set its number of pods.
+fn reject_given(cluster: &Cluster, namespace: &str, kind: &str, scale: &Scale) -> Result<(), InputError> {
+    let place = (namespace.to_owned(), kind.to_owned(), scale.name.clone());
+    if !cluster.given_workloads.contains(&place) {
+        return Ok(());
+    }
+    let field = match kind {
+        "Job" => "spec.parallelism",
+        "CronJob" => "spec.jobTemplate.spec.parallelism",
+        _ => "spec.replicas",
+    };
+    Err(InputError(format!(
+        "--scale {0}: {kind} {namespace}/{0} is among the pods to place; set {field} in its file instead",
+        scale.name
+    )))
+}
+
 /// Returns the kind of the workload with this name.
 ///
 /// # Errors
@@ -205,7 +223,9 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
     });
     let of_workloads =
         owners.workloads.iter().map(|it| (it.namespace.as_str(), it.kind.as_str(), it.name.as_str()));
-    let all: BTreeSet<(&str, &str, &str)> = of_pods.chain(of_workloads).collect();
+    let given = cluster.given_workloads.iter();
+    let given = given.map(|(namespace, kind, name)| (namespace.as_str(), kind.as_str(), name.as_str()));
+    let all: BTreeSet<(&str, &str, &str)> = of_pods.chain(of_workloads).chain(given).collect();
     let is_kind = |kind: &str| scale.kind.as_ref().is_none_or(|written| means_kind(written, kind));
     let named = all.iter().filter(|&&(_, kind, name)| name == scale.name && is_kind(kind));
     let here: Vec<&str> = named.clone().filter(|it| it.0 == namespace).map(|it| it.1).collect();
