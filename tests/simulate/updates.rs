@@ -162,12 +162,32 @@ fn stateful_set_keeps_existing_replicas_and_claims() {
 
 #[test]
 fn stateful_set_scaled_up_from_zero_has_claims_from_its_templates() {
-    let mut set = workload("StatefulSet", "db", Some(0), &template(1, "i"));
-    set["spec"]["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim() }]);
-    let objects = [vec![node("a", 4), set], storage(1)].concat();
-    let files = Files::with(&list(&objects), "");
-    let ran = files.run(&["--cluster", "cluster", "-o", "json", "--scale", "sts/db=2"], "");
-    assert_eq!(all_placed(&ran), ["default/db-0 true", "default/db-1 false"], "{ran:?}");
+    let mut going = owned("db-0", "StatefulSet", "db", "a");
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut failed = owned("db-0", "StatefulSet", "db", "a");
+    failed["status"] = json!({ "phase": "Failed" });
+    for replicas in [Some(0), Some(1), None] {
+        let mut set = workload("StatefulSet", "db", replicas, &template(1, "i"));
+        set["spec"]["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim() }]);
+        for pods in [vec![], vec![failed.clone()]] {
+            let objects = [vec![node("a", 4), set.clone()], pods, storage(1)].concat();
+            let files = Files::with(&list(&objects), "");
+            let ran = files.run(&["--cluster", "cluster", "-o", "json", "--scale", "sts/db=2"], "");
+            assert_eq!(all_placed(&ran), ["default/db-0 true", "default/db-1 false"], "{ran:?}");
+        }
+        // Each replica has the labels of its own ordinal: the two are kept apart by name.
+        set["spec"]["template"]["spec"]["affinity"] = json!({ "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": { "matchLabels": { "apps.kubernetes.io/pod-index": "1" } },
+            }],
+        } });
+        set["spec"].as_object_mut().expect("an object").remove("volumeClaimTemplates");
+        let objects = [node("a", 4), set, going.clone()];
+        let files = Files::with(&list(&objects), "");
+        let ran = files.run(&["--cluster", "cluster", "-o", "json", "--scale", "sts/db=2"], "");
+        assert_eq!(all_placed(&ran), ["default/db-0 true", "default/db-1 false"], "{ran:?}");
+    }
 }
 
 fn claim() -> Value {

@@ -197,15 +197,14 @@ impl Cluster {
         Self { wanted, ..Self::empty(source, source.cluster.is_empty())? }.fill(source, &templates)
     }
 
-    /// Reads a cluster with its workloads, the owners of its pods, and the pods of the given files.
+    /// Reads a cluster with its workloads and the owners of its pods into `owners`, and the pods of the given files.
     ///
     /// # Errors
     /// Fails if the cluster cannot be read, or a file is invalid.
-    pub fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
+    pub fn load_with_census(source: &SourceArgs, pods: &[PathBuf], owners: Owners) -> Result<Self, Refused> {
         let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
-        let owners = Some(Owners::default());
         let empty = Self::empty(source, source.cluster.is_empty())?;
-        Self { owners, has_workloads: true, ..empty }.fill(source, &templates)
+        Self { owners: Some(owners), has_workloads: true, ..empty }.fill(source, &templates)
     }
 
     /// Reads a cluster with the owners of its pods, and the pods of the template file, if any.

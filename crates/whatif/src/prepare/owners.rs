@@ -33,6 +33,8 @@ pub struct Owners {
     pub budgets: BTreeMap<String, BudgetState>,
     /// ReplicaSets and StatefulSets of an API server's list, kept until the list is complete.
     listed: Vec<Item>,
+    /// Whether the template pods of StatefulSets have claims of their own, so that replicas can be copied from them.
+    mounts_claims: bool,
     /// Workloads whose template pods are passing admission.
     templates: VecDeque<Workload>,
 }
@@ -142,6 +144,12 @@ pub struct Workload {
 }
 
 impl Owners {
+    /// Returns an empty census for scaling: pods to come can be copied from the template pods of StatefulSets, since
+    /// these have claims from the set's templates.
+    pub fn for_scaling() -> Self {
+        Self { mounts_claims: true, ..Self::default() }
+    }
+
     /// Keeps the state of a disruption budget, and a workload of an API server's list for [`Self::listed`].
     pub fn keep(&mut self, item: &Item) {
         if item.kind() == "PodDisruptionBudget" {
@@ -186,8 +194,7 @@ impl Owners {
                 continue;
             }
             let mut pod = template_pod(item, &workload).map_err(|wrong| (item.clone(), wrong))?;
-            // A set without replicas has no claims yet, so create those its first pod would have.
-            if workload.kind == "StatefulSet" && workload.replicas == Some(0) {
+            if workload.kind == "StatefulSet" && self.mounts_claims {
                 claims.extend(mount(&mut pod, item, &workload).map_err(|wrong| (item.clone(), wrong))?);
             }
             let named = |field: &str| pod.text(&format!("/spec/{field}")).to_owned();

@@ -23,6 +23,7 @@ use supercargo_core::cache::Snapshot;
 use supercargo_whatif::explain::Place;
 use supercargo_whatif::explain::lint::{Finding, LintReport, Rule, Severity, lint, lint_groups};
 use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::prepare::owners::Owners;
 
 /// Exit code when a finding reaches the severity of `--fail-on`.
 const FOUND: u8 = 3;
@@ -121,7 +122,7 @@ fn is_there(namespace: &str, snapshot: Snapshot<'_>) -> Result<(), InputError> {
 
 fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     let (mut cluster, judged) = if args.files.is_empty() {
-        (Cluster::load_with_census(&args.source, &[])?, None)
+        (Cluster::load_with_census(&args.source, &[], Owners::default())?, None)
     } else {
         let (cluster, judged) = Cluster::load_with_judged(&args.source, &args.files, args.live)?;
         (cluster, Some(judged))

@@ -24,6 +24,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::prepare::owners::Owners;
 
 /// Exit code if the report cannot be written.
 const FAILED: u8 = 1;
@@ -50,7 +51,7 @@ fn is_welcome(args: &ReportArgs, is_terminal: bool) -> Result<(), Refused> {
 }
 
 fn make(args: &ReportArgs) -> Result<Report, Refused> {
-    let mut cluster = Cluster::load_with_census(&args.source, &args.pods)?;
+    let mut cluster = Cluster::load_with_census(&args.source, &args.pods, Owners::for_scaling())?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     if !args.pods.is_empty() && cluster.templates.is_empty() {
         let files = named(&args.pods);

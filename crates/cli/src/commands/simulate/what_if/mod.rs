@@ -40,7 +40,7 @@ use supercargo_whatif::explain::claims::afresh;
 use supercargo_whatif::explain::device_claims::release;
 use supercargo_whatif::explain::{Place, why as reasons_why};
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::prepare::owners::Owner;
+use supercargo_whatif::prepare::owners::{Owner, Owners};
 use supercargo_whatif::simulate::decide::Detail;
 use supercargo_whatif::simulate::decide::{Decided, Decider, Rules};
 use supercargo_whatif::simulate::profiles::profiles;
@@ -118,7 +118,7 @@ pub(crate) struct Question<'a> {
 impl WhatIf {
     /// Reads the cluster and applies the changes.
     pub(crate) fn load(question: &Question<'_>) -> Result<Self, Refused> {
-        let mut cluster = Cluster::load_with_census(question.source, question.pods)?;
+        let mut cluster = Cluster::load_with_census(question.source, question.pods, Owners::for_scaling())?;
         let tables = cluster.trial.tables_mut();
         let compared = question.compared.map(|path| profiles(Some(path), tables)).transpose()?;
         let is_anew = compared.is_some() && question.changes.is_empty() && question.pods.is_empty();
