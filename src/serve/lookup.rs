@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
+use supercargo_apiserver::request::{self, ANSWER_MAX, RequestError};
 
 use super::clients::Clients;
 
@@ -26,14 +26,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keeps the authorities of the cluster current.
 pub struct Lookup {
-    api: Api<ConfigMap>,
+    client: kube::Client,
     clients: Arc<Clients>,
 }
 
 impl Lookup {
     /// Returns a lookup by this client, which needs the Role extension-apiserver-authentication-reader.
     pub fn new(client: kube::Client, clients: Arc<Clients>) -> Self {
-        Self { api: Api::namespaced(client, NAMESPACE), clients }
+        Self { client, clients }
     }
 
     /// Reads the authorities once.
@@ -42,10 +42,16 @@ impl Lookup {
     /// If the ConfigMap cannot be read or used.
     pub async fn once(&self) -> Result<(), String> {
         let failed = |why: String| format!("cannot use the ConfigMap {NAMESPACE}/{NAME}: {why}");
-        let read = tokio::time::timeout(TIMEOUT, self.api.get(NAME)).await;
+        let read = tokio::time::timeout(TIMEOUT, self.read()).await;
         let read = read.map_err(|_| failed(format!("no answer within {} s", TIMEOUT.as_secs())))?;
         let data = read.map_err(|error| failed(error.to_string()))?.data.unwrap_or_default();
         self.clients.apply(&data).map_err(failed)
+    }
+
+    async fn read(&self) -> Result<ConfigMap, RequestError> {
+        let request = http::Request::get(format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"));
+        let request = request.body(Vec::new()).expect("the path is valid");
+        request::send(&self.client, request, ANSWER_MAX).await?.object("v1", "ConfigMap")
     }
 
     /// Reads the authorities again and again. A failure is logged once, until reading succeeds.
@@ -103,6 +109,7 @@ mod tests {
             |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": data});
         for (code, answer, why) in [
             (403, status, "configmaps is forbidden"),
+            (200, json!({"kind": "Pod", "apiVersion": "v1"}), "its body has an unexpected kind"),
             (
                 200,
                 wrong(json!({"client-ca-file": "no PEM"})),

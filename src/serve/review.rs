@@ -2,7 +2,6 @@
 //!
 //! Failed reviews are not retried: the client's next request starts another one.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,10 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
-use kube::api::{Api, PostParams};
+use k8s_openapi::{ClusterResourceScope, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use supercargo_apiserver::request::{self, ANSWER_MAX, RequestError};
 use tokio::sync::Semaphore;
 
 use super::gate::{Access, Decision, ResourceAccess, ReviewError, Reviewer, Token, User};
@@ -23,9 +25,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of reviews in flight. Each uses its own connection to the API server, and anonymous clients
 /// can cause them.
 const IN_FLIGHT: usize = 16;
-
-const TOKEN_REVIEW: &str = "TokenReview";
-const SUBJECT_ACCESS_REVIEW: &str = "SubjectAccessReview";
 
 /// Reviews by a real API server. Needs the permissions of ClusterRole `system:auth-delegator`.
 #[derive(Clone)]
@@ -64,15 +63,20 @@ impl KubeReviewer {
         self
     }
 
-    /// Sends one review within the time limit, the wait for a permit included.
-    async fn ask<T>(
-        &self,
-        review: &'static str,
-        question: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, ReviewError> {
+    /// Sends one review within the time limit, the wait for a permit included. An error quotes neither the review nor
+    /// an answer that is not a review: either may contain a token, and errors are logged.
+    async fn ask<T>(&self, client: &kube::Client, question: &T) -> Result<T, ReviewError>
+    where
+        T: Resource<Scope = ClusterResourceScope> + Serialize + DeserializeOwned,
+    {
+        let review = T::KIND;
+        let body = serde_json::to_vec(question).expect("a review is plain data");
+        let request = http::Request::post(format!("/apis/{}/{}", T::API_VERSION, T::URL_PATH_SEGMENT));
+        let request = request.body(body).expect("the path of a review is valid");
         let within = async {
             let _place = self.permits.acquire().await.map_err(|_| ReviewError::Interrupted)?;
-            question.await.map_err(|error| failed(review, &error))
+            let answer = request::send(client, request, ANSWER_MAX).await;
+            answer.and_then(|it| it.object(T::API_VERSION, T::KIND)).map_err(|error| failed(review, &error))
         };
         tokio::time::timeout(self.timeout, within)
             .await
@@ -82,25 +86,15 @@ impl KubeReviewer {
     async fn token_review(self, token: Token) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token: token.secret().to_owned(), audiences: None };
         let question = TokenReview { spec, ..TokenReview::default() };
-        let api: Api<TokenReview> = Api::all(self.tokens.clone());
-        let params = PostParams::default();
-        let status = self
-            .ask(TOKEN_REVIEW, api.create(&params, &question))
-            .await?
-            .status
-            .ok_or_else(|| no_status(TOKEN_REVIEW))?;
+        let answer = self.ask(&self.tokens, &question).await?;
+        let status = answer.status.ok_or_else(|| no_status(TokenReview::KIND))?;
         Ok(status.user.filter(|_| status.authenticated == Some(true)).map(user))
     }
 
     async fn subject_access_review(self, spec: SubjectAccessReviewSpec) -> Result<Decision, ReviewError> {
         let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let api: Api<SubjectAccessReview> = Api::all(self.access.clone());
-        let params = PostParams::default();
-        let status = self
-            .ask(SUBJECT_ACCESS_REVIEW, api.create(&params, &question))
-            .await?
-            .status
-            .ok_or_else(|| no_status(SUBJECT_ACCESS_REVIEW))?;
+        let answer = self.ask(&self.access, &question).await?;
+        let status = answer.status.ok_or_else(|| no_status(SubjectAccessReview::KIND))?;
         // Upstream treats a response with both flags as an error; a denial is the safe choice.
         if status.allowed && status.denied != Some(true) {
             return Ok(Decision::Allowed);
@@ -159,12 +153,12 @@ fn user(info: UserInfo) -> User {
     }
 }
 
-fn failed(review: &'static str, error: &kube::Error) -> ReviewError {
+fn failed(review: &'static str, error: &RequestError) -> ReviewError {
     let reason = match error {
-        kube::Error::Api(status) if status.code == 403 => {
-            format!("{}; bind ClusterRole system:auth-delegator to this service account", status.message)
+        error if error.is_forbidden() => {
+            format!("{error}; bind ClusterRole system:auth-delegator to this service account")
         }
-        other => other.to_string(),
+        error => error.to_string(),
     };
     ReviewError::Failed { review, reason }
 }
@@ -184,6 +178,7 @@ mod tests {
     use hyper::body::Incoming;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
+    use k8s_openapi::Resource as _;
     use serde_json::{Value, json};
     use tokio::net::TcpListener;
 
@@ -360,12 +355,45 @@ mod tests {
         assert!(matches!(reviewer.authenticate(token("x")).await, Err(ReviewError::Failed { .. })));
     }
 
+    /// Returns a reviewer whose API server gives every request the same successful answer.
+    fn always_answered(body: Vec<u8>) -> KubeReviewer {
+        let service = tower::service_fn(move |_: Request<kube::client::Body>| {
+            let body = kube::client::Body::from(body.clone());
+            async move { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        KubeReviewer::new(kube::Client::new(service, "default"))
+    }
+
+    #[tokio::test]
+    async fn error_about_a_foreign_answer_quotes_neither_it_nor_the_token() {
+        let page = "<html>proxy s3cret</html>".to_owned();
+        let other = json!({"apiVersion": "v1", "kind": "Other", "spec": {"token": "s3cret"}}).to_string();
+        let echo = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": "s3cret"});
+        for (answer, why) in [
+            (page, "its body is not an API object"),
+            (other, "its body has an unexpected kind"),
+            (echo.to_string(), "its body is not an API object"),
+        ] {
+            let error = always_answered(answer.into()).authenticate(token("s3cret")).await.unwrap_err();
+            let start = "a TokenReview failed: the answer with status 200 is not the API server's: ";
+            assert_eq!(error.to_string(), format!("{start}{why}"));
+        }
+    }
+
+    #[tokio::test]
+    async fn review_above_one_mebibyte_is_an_error() {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "spec": {"token": "t"}, "status": {"error": "x".repeat(1 << 20)}});
+        let error = always_answered(review.to_string().into()).authenticate(token("t")).await.unwrap_err();
+        assert_eq!(error.to_string(), "a TokenReview failed: the answer exceeds 1048576 bytes");
+    }
+
     #[tokio::test]
     async fn silent_api_server_times_out() {
         let (_api, reviewer) = Api::start(|_| None).await;
         let after = Duration::from_millis(20);
         let reviewer = reviewer.with_timeout(after);
-        let expected = ReviewError::TimedOut { review: TOKEN_REVIEW, after };
+        let expected = ReviewError::TimedOut { review: TokenReview::KIND, after };
         assert_eq!(reviewer.authenticate(token("any")).await, Err(expected));
     }
 }

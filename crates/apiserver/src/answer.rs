@@ -139,21 +139,11 @@ impl Subject {
     }
 
     fn failure(&self, code: StatusCode, body: &[u8]) -> Result<Classification, &'static str> {
-        if code == StatusCode::TOO_MANY_REQUESTS
-            && std::str::from_utf8(body).is_ok_and(|text| NOT_NOW.contains(&text.trim()))
-        {
-            let reason = "TooManyRequests".to_owned();
-            return Ok(Classification::Failed(Failure { reason, ..Failure::default() }));
+        if let Some(failure) = not_now(code, body) {
+            return Ok(Classification::Failed(failure));
         }
-        let Kind { api_version, kind } = read(body)?;
-        if (&*api_version, &*kind) != ("v1", "Status") {
-            return Err("its body is not a Status object");
-        }
-        let Status { status, reason, message, code: reported, details } = read(body)?;
+        let Status { reason, message, details, .. } = failure_status(code, body)?;
         let details = details.unwrap_or_default();
-        if status != "Failure" || reported != Some(code.as_u16()) {
-            return Err("its body contradicts its status line");
-        }
         if self.is_another(&details) {
             return Err("it names another object");
         }
@@ -204,7 +194,49 @@ impl Subject {
     }
 }
 
-fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, &'static str> {
+/// Reads the failure of a request that names no object, such as a list or a review.
+///
+/// # Errors
+/// Why the response is not the API server's.
+pub(crate) fn refusal(code: StatusCode, body: &[u8]) -> Result<Failure, &'static str> {
+    if let Some(failure) = not_now(code, body) {
+        return Ok(failure);
+    }
+    let Status { reason, message, .. } = failure_status(code, body)?;
+    Ok(Failure { reason, message, is_gone: false })
+}
+
+/// Returns the failure of a 429 response that carries no Status object.
+fn not_now(code: StatusCode, body: &[u8]) -> Option<Failure> {
+    let is_known = std::str::from_utf8(body).is_ok_and(|text| NOT_NOW.contains(&text.trim()));
+    let reason = || "TooManyRequests".to_owned();
+    (code == StatusCode::TOO_MANY_REQUESTS && is_known)
+        .then(|| Failure { reason: reason(), ..Failure::default() })
+}
+
+/// Reads the Status object of a failure.
+fn failure_status(code: StatusCode, body: &[u8]) -> Result<Status, &'static str> {
+    if !is_of_kind(body, "v1", "Status")? {
+        return Err("its body is not a Status object");
+    }
+    let status: Status = read(body)?;
+    if status.status != "Failure" || status.code != Some(code.as_u16()) {
+        return Err("its body contradicts its status line");
+    }
+    Ok(status)
+}
+
+/// Returns whether a body is an object of this kind.
+///
+/// # Errors
+/// Why it is not an API object.
+pub(crate) fn is_of_kind(body: &[u8], api_version: &str, kind: &str) -> Result<bool, &'static str> {
+    let read: Kind = read(body)?;
+    Ok((&*read.api_version, &*read.kind) == (api_version, kind))
+}
+
+/// Decodes a body. The error does not quote it.
+pub(crate) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, &'static str> {
     serde_json::from_slice(body).map_err(|error| match error.classify() {
         serde_json::error::Category::Eof if body.is_empty() => "its body is empty",
         serde_json::error::Category::Eof => "its body is truncated",

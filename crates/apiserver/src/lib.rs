@@ -5,6 +5,7 @@
 pub mod answer;
 pub mod client;
 pub mod names;
+pub mod request;
 pub mod retry;
 mod throttle;
 pub mod version;

@@ -128,9 +128,10 @@ fn of_level(verbosity: u8) -> EnvFilter {
     let quiet = if verbosity < 6 { "warn" } else { "debug" };
     // These warn once per malformed message of an HTTPS client.
     let quieter = if verbosity < 6 { "error" } else { "debug" };
-    // The client logs every failed connection; the watches already log that once.
+    // The client logs whole answers that it cannot decode, which may contain tokens, so it may only log errors. Its
+    // builder logs every failed connection; the watches already log that once.
     EnvFilter::new(format!(
-        "{quiet},rustls={quieter},h2={quieter},hyper={quieter},kube_client::client::builder=off,supercargo={level},supercargo_core={level},{DECISIONS}={decisions}"
+        "{quiet},rustls={quieter},h2={quieter},hyper={quieter},kube_client::client=error,kube_client::client::builder=off,supercargo={level},supercargo_core={level},{DECISIONS}={decisions}"
     ))
 }
 
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_are_logged_from_level_2_and_milestones_always() {
+    fn each_level_logs_its_targets_and_none_logs_answers_of_the_api_server() {
         let enabled = |level: u8| {
             let page = Page::default();
             let writer = page.clone();
@@ -265,6 +266,8 @@ mod tests {
                 tracing::trace!(target: "supercargo_apiserver::watch", "everything");
                 tracing::info!(target: "tower", "chatter");
                 tracing::warn!(target: "rustls::check", "provoked");
+                tracing::warn!(target: "kube_client::client", "answer");
+                tracing::error!(target: "kube_client::client::builder", "unreachable");
             });
             let bytes = page.0.lock().unwrap().clone();
             let text = String::from_utf8(bytes).unwrap();
