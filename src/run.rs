@@ -16,10 +16,10 @@ mod shutdown;
 mod stats;
 
 use crate::args::Args;
-use crate::engine::reload::{InForce, Reload};
+use crate::engine::reload::{InForce, Reload, Versions};
 use crate::engine::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extenders::{Extenders, Prepared};
-use crate::serve::{Check, Checks, Routes};
+use crate::serve::{Check, Checks, Gate, Port, Routes};
 use crate::signals::signalled_to_stop;
 use crate::telemetry::log::Log;
 use crate::telemetry::metrics::rest::RestLayer;
@@ -31,7 +31,7 @@ use anyhow::{Context as _, anyhow};
 use kube::config::Kubeconfig;
 use lead::{Candidacy, Election};
 use recording::Recordings;
-use server_version::Follower;
+use server_version::{Follower, Known, Origin};
 use serving::Serving;
 use shutdown::{ShutdownBudget, Step};
 use std::sync::Arc;
@@ -163,43 +163,75 @@ impl Configuration {
         })
     }
 
-    /// Loads the configuration for the API server's version, unless a flag sets the version. Also returns whether the
-    /// version is known.
+    /// Loads the configuration for the API server's version, unless a flag sets the version. The version is read again
+    /// until `patience` is over; then the version stays provisional.
     ///
     /// # Errors
     /// If the configuration or a feature gate is invalid in the version.
-    async fn suited_to(self, client: &kube::Client, args: &Args) -> Result<(Self, bool), Failure> {
+    async fn suited_to(
+        self,
+        client: &kube::Client,
+        args: &Args,
+        patience: Duration,
+    ) -> Result<(Self, Origin), Failure> {
         if args.emulated_version.is_some() {
-            return Ok((self, true));
+            return Ok((self, Origin::Flag));
         }
-        match server_version::read(client).await {
-            Ok(version) => {
-                if let [why, ..] = &server_version::log_choice(version, args.upstream.gates())[..] {
-                    return Err(Failure { cause: anyhow!("--feature-gates: {why}"), code: 2 });
-                }
-                Ok((Self::load(args, self.flags, version.emulated())?, true))
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot read the API server's version; it is read again until it answers");
-                Ok((self, false))
-            }
+        let provisional = self.effective.emulated_version;
+        let found = match server_version::read_within(client, provisional, patience).await {
+            Ok(found) => found,
+            Err(error) => return Ok((self, Origin::Provisional(error))),
+        };
+        if let [why, ..] = &found.log(args.upstream.gates())[..] {
+            return Err(Failure { cause: anyhow!("--feature-gates: {why}"), code: 2 });
         }
+        Ok((Self::load(args, self.flags, found.emulated())?, Origin::Read(found)))
     }
 }
 
+/// What is prepared before anything runs.
+struct Start {
+    client: kube::Client,
+    server_url: String,
+    configuration: Configuration,
+    /// How the configuration's version was found.
+    origin: Origin,
+    /// The port to serve; `None` if it is 0.
+    port: Option<Port>,
+    gate: Gate,
+}
+
+impl Start {
+    /// Connects to the API server, reads its version within `patience`, and prepares the port.
+    async fn prepare(
+        args: &Args,
+        configuration: Configuration,
+        metrics: &Arc<Metrics>,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
+        let (client, server_url) = connect(args, &configuration.settings, metrics).await?;
+        let (configuration, origin) = configuration.suited_to(&client, args, patience).await?;
+        let (port, gate) = Serving::prepare(args, &client, metrics).await?.split();
+        Ok(Self { client, server_url, configuration, origin, port, gate })
+    }
+}
+
+// long because: startup in order, each step needs the one before
 async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) -> Result<(), Failure> {
     let metrics = Arc::new(Metrics::new());
     let (tracer, sending) = tracing_of(&args, &metrics)?;
-    let (client, server_url) = connect(&args, &configuration.settings, &metrics).await?;
-    let (Configuration { flags, effective, settings }, is_version_known) =
-        configuration.suited_to(&client, &args).await?;
+    // Without an answer, the version is read again while everything else starts.
+    let start = Start::prepare(&args, configuration, &metrics, Duration::ZERO).await?;
+    let Start { client, server_url, configuration, origin, port, gate } = start;
+    let Configuration { flags, effective, settings } = configuration;
     let (extenders, prepared) = extenders_of(&effective, &settings)?;
-    let (port, gate) = Serving::prepare(&args, &client, &metrics).await?.split();
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = crate::args::VERSION, server = %server_url, ?profiles, "starting");
 
     add_group_metrics(&settings, &metrics);
-    let mut keeping = Recordings::begin(&args, (&effective, &settings), &metrics)?;
+    let (follower, versions) = Follower::new(effective.emulated_version, origin, &metrics);
+    let known = follower.known();
+    let mut keeping = Recordings::begin(&args, (&effective, &settings), known.check().is_ok(), &metrics)?;
     let mailbox = Mailbox::<Scheduler>::new().taped(keeping.recorder());
     let (inbox, candidacy) = (mailbox.inbox(), Candidacy::new(&settings));
     let dispatcher =
@@ -216,7 +248,6 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let watches = Watches::start(&client, intake, &metrics.watches(), watched, Some(usage.clone()), objects);
 
     let in_force = InForce::new(&effective);
-    let (follower, versions) = Follower::new(effective.emulated_version, is_version_known, &metrics);
     let reload =
         follow(&args, (flags, effective), versions, &inbox, (&watches, &extenders), &metrics, &in_force);
     let heartbeat = Heartbeat::of(inbox.clone());
@@ -225,12 +256,12 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
         &settings,
         &client,
         &inbox,
-        (watches.readiness(), follower.known()),
+        (watches.readiness(), known.clone()),
         heartbeat.clone(),
         &metrics,
     )?;
     let following = follower.start(&args, &client, &election);
-    let checks = checks(&watches, heartbeat, &election);
+    let checks = checks(&watches, heartbeat, &election, known);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
     let core = stats::source(inbox.clone(), clock, rescued);
     let exposition = serving::exposition(&args, &in_force, metrics)
@@ -380,7 +411,7 @@ fn source(args: &Args, settings: &Settings) -> anyhow::Result<Source> {
 fn follow(
     args: &Args,
     (flags, effective): (Flags, Effective),
-    versions: tokio::sync::watch::Receiver<EmulatedVersion>,
+    versions: Versions,
     inbox: &Inbox<Scheduler>,
     (watches, extenders): (&Watches, &Extenders),
     metrics: &Arc<Metrics>,
@@ -428,7 +459,7 @@ async fn stop(
     Ok(())
 }
 
-/// Builds the engine. With leader election, it starts as a standby.
+/// Builds the engine. With leader election, or without the API server's version, it starts as a standby.
 fn engine(beginning: &Header, settings: &Settings, extenders: &Prepared) -> Scheduler {
     let is_default = |profile: &ProfileSettings| profile.name == DEFAULT_NAME;
     if settings.election.is_none() && settings.profiles.iter().any(is_default) {
@@ -450,9 +481,10 @@ fn kernel_host_name() -> Option<String> {
 }
 
 /// Builds the health checks. Live: the scheduling thread answers and no watch is stuck. Ready: every kind has been
-/// listed, no watch has been failing for long, and the lease is readable. A standby replica passes both.
-fn checks(watches: &Watches, heartbeat: Heartbeat, election: &Election) -> Checks {
-    let checks = checks_of(watches, heartbeat);
+/// listed, no watch has been failing for long, the API server's version is known, and the lease is readable. A standby
+/// replica passes both.
+fn checks(watches: &Watches, heartbeat: Heartbeat, election: &Election, version: Known) -> Checks {
+    let checks = checks_of(watches, heartbeat).with_ready(Check::new("version", move || version.check()));
     match election.standing.clone() {
         Some(standing) => {
             let lease = standing.clone();

@@ -1,14 +1,16 @@
-//! Wires leader election: the elector and its dependencies, or a placeholder without election.
+//! Wires leader election: the elector and its dependencies. Without election, only waits until the API server's version
+//! is known.
 
 use super::server_version::Known;
 use super::{ShutdownBudget, Step, host_name, kernel_host_name};
-use crate::engine::{Heartbeat, Inbox};
+use crate::engine::{Answers, Heartbeat, Inbox};
 use crate::lease::{BootClock, Dependencies, Elector, Ended, Fence, Lock, Standing};
 use crate::telemetry::metrics::Metrics;
 use anyhow::Context as _;
 use std::sync::Arc;
 use supercargo_apiserver::watch::{FAILING_MAX, Readiness};
 use supercargo_config::Settings;
+use supercargo_core::model::event::Event;
 use supercargo_core::scheduler::Scheduler;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -50,9 +52,20 @@ impl Election {
     ) -> anyhow::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let Some(election) = &settings.election else {
+            // If the version is known at the start, the engine leads from then on.
+            let leading = version.check().is_err().then(|| lead_once_known(version, inbox.clone()));
             let task = tokio::spawn(async move {
-                // A dropped sender counts as shutdown.
-                let _ = stopped.await;
+                let leading = async {
+                    if let Some(leading) = leading {
+                        leading.await;
+                    }
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! {
+                    // A dropped sender counts as shutdown.
+                    _ = stopped => {}
+                    () = leading => {}
+                }
                 Ended::Stopped
             });
             return Ok(Self { task, stop, standing: None });
@@ -110,10 +123,39 @@ impl Election {
     }
 }
 
+/// Lets the engine lead once the API server's version is known.
+async fn lead_once_known(mut version: Known, engine: impl Answers) {
+    version.wait().await;
+    engine.answer(vec![Event::Leading(true)]).await;
+}
+
 /// Returns `<host>_<uuid>`, as upstream does: a restarted process is a new candidate.
 fn identity() -> anyhow::Result<String> {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
         .context("cannot read a UUID for the leader-election identity")?;
     let host = kernel_host_name().unwrap_or_else(host_name);
     Ok(format!("{host}_{}", uuid.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Item, without_driver};
+    use tokio::sync::watch;
+
+    #[tokio::test]
+    async fn engine_without_election_leads_once_the_version_is_known() {
+        let (inbox, mut items) = without_driver::<Scheduler>(1);
+        let (state, receiver) = watch::channel(Some("not read".to_owned()));
+        let known = Known::of(receiver);
+        let leading = tokio::spawn(lead_once_known(known.clone(), inbox));
+        state.send_replace(Some("still not read".to_owned()));
+        tokio::task::yield_now().await;
+        assert!(items.try_recv().is_err());
+        assert!(known.check().is_err_and(|why| why.ends_with("not known: still not read")));
+        state.send_replace(None);
+        leading.await.unwrap();
+        let Ok(Item::Answer(events)) = items.try_recv() else { panic!("the engine does not lead") };
+        assert!(matches!(events[..], [Event::Leading(true)]));
+    }
 }

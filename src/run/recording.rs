@@ -36,20 +36,22 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    /// Sets up recording as the flags say.
+    /// Sets up recording as the flags say. An engine whose version is not known starts as a standby.
     pub(super) fn begin(
         args: &Args,
         (effective, settings): (&Effective, &Settings),
+        is_version_known: bool,
         metrics: &Metrics,
     ) -> Result<Self, Failure> {
         let (flags, clock) = (&args.keeping, Clock::start());
         let (now, seed) = (clock.now(), Seed(u64::from(std::process::id())));
         let wait = args.pod_max_in_unschedulable_pods_duration;
         let verify_every = args.verify_decisions.and_then(NonZeroU32::new);
-        let beginning = Header::new(Mode::Scheduler, now, seed, (effective, settings), wait)
+        let mut beginning = Header::new(Mode::Scheduler, now, seed, (effective, settings), wait)
             .verifying(verify_every, (args.verify_decisions != Some(0)).then_some(VERIFY_WITHIN))
             .hashing_with(hash_seed())
             .compatible(args.compat);
+        beginning.waits_for_lease |= !is_version_known;
         let (journal, writers) = (Journal::default(), Vec::new());
         let mut keeping = Self { clock, beginning, journal, ring: None, writers };
         if flags.decision_records > 0 {

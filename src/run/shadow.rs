@@ -1,7 +1,8 @@
 //! Composition of shadow mode: watches, the comparing thread and the port. No component here writes to the cluster.
 
+use super::server_version::Origin;
 use super::serving::{Serving, exposition};
-use super::{Configuration, Failure, ShutdownBudget, Step, checks_of, connect, fill_of};
+use super::{Configuration, Failure, ShutdownBudget, Start, Step, checks_of, fill_of};
 use crate::args::Args;
 use crate::engine::reload::{InForce, ShadowReload, profile_of};
 use crate::engine::shadow::{Judging, Listening, Nowhere, Results};
@@ -21,6 +22,10 @@ use supercargo_core::model::rng::Seed;
 use supercargo_core::shadow::Shadow;
 use supercargo_whatif::shadow_report::PAGE;
 
+/// How long the start waits for the API server's version: the report is about one version, so it has to be known. An
+/// API server that restarts is back sooner.
+const VERSION_WITHIN: Duration = Duration::from_secs(60);
+
 /// Runs shadow mode for the scheduler named `shadow_of` until a signal stops it.
 // long because: startup in order, each step needs the one before
 pub(super) async fn run(
@@ -30,12 +35,17 @@ pub(super) async fn run(
     log: Log,
 ) -> Result<(), Failure> {
     let metrics = Arc::new(Metrics::new());
-    let (client, server_url) = connect(&args, &configuration.settings, &metrics).await?;
-    // A shadow's version does not change while it runs: its report is about one version.
-    let Configuration { flags, effective, settings } = configuration.suited_to(&client, &args).await?.0;
+    let start = Start::prepare(&args, configuration, &metrics, VERSION_WITHIN).await?;
+    let Start { client, server_url, configuration, origin, port, gate } = start;
+    if let Origin::Provisional(error) = origin {
+        let cause = anyhow!(
+            "cannot read the API server's version: {error}; set --emulated-version to start without it"
+        );
+        return Err(cause.into());
+    }
+    let Configuration { flags, effective, settings } = configuration;
     metrics.emulates(settings.emulated_version);
     let profile = profile(&settings, shadow_of, args.config.is_some())?;
-    let (port, gate) = Serving::prepare(&args, &client, &metrics).await?.split();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, shadow_of, "starting in shadow mode; nothing is written to the cluster");
     if !settings.extenders.is_empty() {
         tracing::warn!("extenders are not called in shadow mode; decisions that depend on them will differ");

@@ -47,6 +47,14 @@ pub struct Reload {
     is_rejected: bool,
 }
 
+/// The version to behave as, shared with the one who finds it.
+pub struct Versions {
+    /// The version; changes are applied.
+    pub wanted: watch::Receiver<EmulatedVersion>,
+    /// The version that was applied last, or refused because the configuration is invalid for it.
+    pub taken: watch::Sender<Option<EmulatedVersion>>,
+}
+
 /// The result of a reload.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
@@ -78,8 +86,9 @@ impl Reload {
         self
     }
 
-    /// Runs until the engine ends. `versions` has the version to behave as.
-    pub async fn run(mut self, mut versions: watch::Receiver<EmulatedVersion>) {
+    /// Runs until the engine ends.
+    pub async fn run(mut self, versions: Versions) {
+        let Versions { wanted: mut versions, taken } = versions;
         let texts = self.path.clone().map(follow);
         let mut texts = pin!(stream::iter(texts).flatten());
         let mut version_changes = true;
@@ -89,7 +98,9 @@ impl Reload {
                 changed = versions.changed(), if version_changes => match changed {
                     Ok(()) => {
                         let version = *versions.borrow_and_update();
-                        self.emulate(version).await
+                        let applied = self.emulate(version).await;
+                        taken.send_replace(Some(version));
+                        applied
                     }
                     // No task changes it any more.
                     Err(_) => {
@@ -118,12 +129,12 @@ impl Reload {
         };
         self.take(text, false).await?;
         let current = self.in_force.emulated_version;
-        if current == version {
-            tracing::info!(%version, %before, "behaving as another version of kube-scheduler from now on");
-            self.metrics.emulates(version);
-        } else {
+        if current != version {
             tracing::error!(%current, %version, "the configuration is invalid for the new version of kube-scheduler; the previous version stays");
             self.flags.emulated_version = before;
+        } else if before != version {
+            tracing::info!(%version, %before, "behaving as another version of kube-scheduler from now on");
+            self.metrics.emulates(version);
         }
         Ok(())
     }
