@@ -6,7 +6,7 @@ use crate::engine::recording::{Journal, Sink, SinkOptions, WhenFull};
 use crate::engine::shadow::Nowhere;
 use crate::engine::{Accounts, Clock, Item, Mailbox};
 use crate::extenders::Extenders;
-use crate::signals::signalled_to_stop;
+use crate::signals::StopSignals;
 use crate::telemetry::metrics::{Metrics, Record};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -226,8 +226,9 @@ async fn going_on(
             () = up => Ok(()),
         }
     };
+    let mut signals = StopSignals::register().map_err(|error| failed(format!("{error:#}")))?;
     tokio::select! {
         outcome = recorded => outcome,
-        signal = signalled_to_stop() => signal.map(|_| ()).map_err(|error| failed(format!("{error:#}"))),
+        _ = signals.received() => Ok(()),
     }
 }

@@ -20,7 +20,7 @@ use crate::engine::reload::{InForce, Reload, Versions};
 use crate::engine::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extenders::{Extenders, Prepared};
 use crate::serve::{Check, Checks, Gate, Port, Routes};
-use crate::signals::signalled_to_stop;
+use crate::signals::StopSignals;
 use crate::telemetry::log::Log;
 use crate::telemetry::metrics::rest::RestLayer;
 use crate::telemetry::metrics::{ChannelFill, Metrics};
@@ -101,14 +101,17 @@ pub fn run(args: Args, log: Log) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    {
-        // An invalid extender is an error even without an API server. Clients need the runtime.
+    let signals = {
+        // Signals and clients need the runtime.
         let _entered = runtime.enter();
+        let signals = StopSignals::register()?;
+        // An invalid extender is an error even without an API server.
         extenders_of(&configuration.effective, &configuration.settings)?;
-    }
+        signals
+    };
     let outcome = match args.shadow_of.clone() {
-        Some(name) => runtime.block_on(shadow::run(args, &name, configuration, log)),
-        None => runtime.block_on(serve_and_schedule(args, configuration, log)),
+        Some(name) => runtime.block_on(shadow::run(args, &name, configuration, log, signals)),
+        None => runtime.block_on(serve_and_schedule(args, configuration, log, signals)),
     };
     // Do not wait for threads blocked on a hanging disk.
     runtime.shutdown_background();
@@ -202,27 +205,45 @@ struct Start {
 }
 
 impl Start {
-    /// Connects to the API server, reads its version within `patience`, and prepares the port.
+    /// Connects to the API server, reads its version within `patience`, and prepares the port. Returns `None` if a
+    /// signal stops the program meanwhile.
     async fn prepare(
         args: &Args,
         configuration: Configuration,
         metrics: &Arc<Metrics>,
         patience: Duration,
-    ) -> Result<Self, Failure> {
-        let (client, server_url) = connect(args, &configuration.settings, metrics).await?;
-        let (configuration, origin) = configuration.suited_to(&client, args, patience).await?;
-        let (port, gate) = Serving::prepare(args, &client, metrics).await?.split();
-        Ok(Self { client, server_url, configuration, origin, port, gate })
+        signals: &mut StopSignals,
+    ) -> Result<Option<Self>, Failure> {
+        let (args, metrics) = (args.clone(), Arc::clone(metrics));
+        // A task of its own, since a credential plugin blocks the thread until its process ends.
+        let preparing = tokio::spawn(async move {
+            let (client, server_url) = connect(&args, &configuration.settings, &metrics).await?;
+            let (configuration, origin) = configuration.suited_to(&client, &args, patience).await?;
+            let (port, gate) = Serving::prepare(&args, &client, &metrics).await?.split();
+            Ok::<_, Failure>(Self { client, server_url, configuration, origin, port, gate })
+        });
+        tokio::select! {
+            start = preparing => Ok(Some(start.context("the start panicked")??)),
+            signal = signals.received() => {
+                tracing::info!(signal, "stopped before the start was complete");
+                Ok(None)
+            }
+        }
     }
 }
 
 // long because: startup in order, each step needs the one before
-async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) -> Result<(), Failure> {
+async fn serve_and_schedule(
+    args: Args,
+    configuration: Configuration,
+    log: Log,
+    mut signals: StopSignals,
+) -> Result<(), Failure> {
     let metrics = Arc::new(Metrics::new());
     let (tracer, sending) = tracing_of(&args, &metrics)?;
     // Without an answer, the version is read again while everything else starts.
-    let start = Start::prepare(&args, configuration, &metrics, Duration::ZERO).await?;
-    let Start { client, server_url, configuration, origin, port, gate } = start;
+    let start = Start::prepare(&args, configuration, &metrics, Duration::ZERO, &mut signals).await?;
+    let Some(Start { client, server_url, configuration, origin, port, gate }) = start else { return Ok(()) };
     let Configuration { flags, effective, settings } = configuration;
     let (extenders, prepared) = extenders_of(&effective, &settings)?;
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
@@ -273,7 +294,7 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let pages = pages.pages(&args, &election, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = Serving::start(port, routes);
-    let cause = running(&mut end, &mut election).await?;
+    let cause = running(&mut end, &mut election, &mut signals).await?;
     let ending = ShutdownBudget::begin();
     let outcome = match cause {
         Some(cause) => Err(cause),
@@ -339,10 +360,11 @@ async fn rest(
 async fn running(
     end: &mut oneshot::Receiver<End>,
     election: &mut Election,
+    signals: &mut StopSignals,
 ) -> anyhow::Result<Option<anyhow::Error>> {
     tokio::select! {
-        name = signalled_to_stop() => {
-            tracing::info!(signal = name?, "stopping after bindings in flight");
+        signal = signals.received() => {
+            tracing::info!(signal, "stopping after bindings in flight");
             Ok(None)
         }
         end = end => Ok(Some(match end {

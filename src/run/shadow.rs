@@ -8,7 +8,7 @@ use crate::engine::reload::{InForce, ShadowReload, profile_of};
 use crate::engine::shadow::{Judging, Listening, Nowhere, Results};
 use crate::engine::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::serve::{Pages, Routes};
-use crate::signals::signalled_to_stop;
+use crate::signals::StopSignals;
 use crate::telemetry::log::{Log, Verbosity};
 use crate::telemetry::metrics::Metrics;
 use anyhow::{Context as _, anyhow};
@@ -33,10 +33,11 @@ pub(super) async fn run(
     shadow_of: &str,
     configuration: Configuration,
     log: Log,
+    mut signals: StopSignals,
 ) -> Result<(), Failure> {
     let metrics = Arc::new(Metrics::new());
-    let start = Start::prepare(&args, configuration, &metrics, VERSION_WITHIN).await?;
-    let Start { client, server_url, configuration, origin, port, gate } = start;
+    let start = Start::prepare(&args, configuration, &metrics, VERSION_WITHIN, &mut signals).await?;
+    let Some(Start { client, server_url, configuration, origin, port, gate }) = start else { return Ok(()) };
     if let Origin::Provisional(error) = origin {
         let cause = anyhow!(
             "cannot read the API server's version: {error}; set --emulated-version to start without it"
@@ -84,8 +85,8 @@ pub(super) async fn run(
     let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
     let follow = follow.map(tokio::spawn);
     let outcome = tokio::select! {
-        name = signalled_to_stop() => {
-            tracing::info!(signal = name.context("cannot wait for signals")?, "stopping");
+        signal = signals.received() => {
+            tracing::info!(signal, "stopping");
             Ok(())
         }
         end = &mut end => Err(match end {

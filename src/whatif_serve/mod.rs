@@ -14,7 +14,7 @@ pub use args::{ServeArgs, WhatifArgs, WhatifCommand};
 use crate::serve::{
     Certificate, Check, Checks, Gate, KubeReviewer, Port, Routes, ServeOptions, Server, pod_ip,
 };
-use crate::signals::signalled_to_stop;
+use crate::signals::StopSignals;
 use crate::telemetry::log::{self, LoggingFormat};
 use crate::telemetry::metrics::{Exposition, Metrics, WhatifMetrics};
 use admission::Admission;
@@ -77,7 +77,16 @@ async fn serve(args: &ServeArgs) -> Result<(), Refused> {
     // A wrong file is reported before the API server is asked.
     let before = setup(args, args.emulation.of_files())?;
     Service::new(before.clone(), args.limits(), None).map_err(|error| invalid(&error))?;
-    let (client, version) = live::client(&args.live).await.map_err(Refused::Live)?;
+    let mut signals = StopSignals::register().map_err(|error| failed(format!("{error:#}")))?;
+    let connection = args.live.clone();
+    // A task of its own, since a credential plugin blocks the thread until its process ends.
+    let connecting = tokio::spawn(async move { live::client(&connection).await });
+    let (client, version) = tokio::select! {
+        connected = connecting => {
+            connected.map_err(|error| failed(format!("connecting failed: {error}")))?.map_err(Refused::Live)?
+        }
+        _ = signals.received() => return Ok(()),
+    };
     let setup = match args.emulation.emulated_version {
         Some(_) => before,
         None => setup(args, version)?,
@@ -112,7 +121,7 @@ async fn serve(args: &ServeArgs) -> Result<(), Refused> {
     let serving = tokio::spawn(server.run(async move { drop(stopped.await) }));
     complain(&format!("serving whatif on https://{address}/whatif/v1/"));
     let outcome = tokio::select! {
-        signal = signalled_to_stop() => signal.map(drop).map_err(|error| failed(format!("{error:#}"))),
+        _ = signals.received() => Ok(()),
         () = ended => Err(failed("the thread that answers ended".to_owned())),
     };
     drop(followed);

@@ -1,4 +1,4 @@
-//! The HTTPS server over real sockets, with a fake reviewer instead of an API server.
+//! The HTTPS server over real sockets, with a fake reviewer instead of an API server; and signals during the start.
 //!
 //! `src/serve/review.rs` tests the review requests themselves.
 
@@ -8,6 +8,7 @@ mod flags;
 mod hostile;
 mod identity;
 mod server;
+mod signals;
 
 use std::path::Path;
 use std::sync::Arc;
