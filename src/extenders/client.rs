@@ -2,15 +2,13 @@
 //!
 //! Upstream: `pkg/scheduler/extender.go` and Go's `net/http`.
 
+use crate::extenders::connection::Connection;
 use crate::extenders::wire;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use k8s_openapi::ByteString;
 use kube::client::Body;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +29,7 @@ const READING: &str = "context deadline exceeded (Client.Timeout or context canc
 
 /// Client of one extender.
 pub struct Client {
-    client: kube::Client,
+    connection: Connection,
     /// `urlPrefix` without a trailing slash.
     url: String,
     verbs: Verbs,
@@ -73,18 +71,7 @@ impl Client {
     /// Returns an error when the URL or the TLS settings are invalid, in upstream's wording where it has one.
     pub fn new(extender: &v1::Extender) -> Result<Self, String> {
         let url = extender.url_prefix.trim_end_matches('/').to_owned();
-        let uri: http::Uri =
-            extender.url_prefix.parse().map_err(|error| format!("{:?}: {error}", extender.url_prefix))?;
-        if uri.host().is_none() || !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(format!("{:?} is not an http or https URL", extender.url_prefix));
-        }
-        let mut config = kube::Config::new(origin(&uri)?);
-        // The request's time limit includes the connection.
-        config.connect_timeout = None;
-        config.default_retry = false;
-        tls(&mut config, extender)?;
-        let client =
-            supercargo_apiserver::client::builder(&config).map_err(|error| format!("{error:#}"))?.build();
+        let connection = Connection::new(extender)?;
         let verbs = Verbs {
             filter: extender.filter_verb.clone(),
             prioritize: extender.prioritize_verb.clone(),
@@ -93,7 +80,7 @@ impl Client {
         };
         let nanos = u64::try_from(extender.http_timeout.0).unwrap_or_default();
         let timeout = Duration::from_nanos(nanos);
-        Ok(Self { client, url, verbs, timeout, caches_nodes: extender.node_cache_capable })
+        Ok(Self { connection, url, verbs, timeout, caches_nodes: extender.node_cache_capable })
     }
 
     /// Returns the time limit of a call.
@@ -212,7 +199,8 @@ impl Client {
             .header(USER_AGENT, concat!("supercargo/", env!("CARGO_PKG_VERSION")))
             .body(Body::from(body));
         let request = request.map_err(|error| Failed::NotSent(post(&error.to_string())))?;
-        let response = match tokio::time::timeout_at(by, self.client.send(request)).await {
+        let sent = async { self.connection.client().await.send(request).await };
+        let response = match tokio::time::timeout_at(by, sent).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.broken(&error, post)),
             Err(_) => return Err(Failed::Lost(post(AWAITING))),
@@ -268,66 +256,6 @@ impl Client {
 
 fn uid_of(pod: &PodRef) -> &str {
     &pod.uid
-}
-
-/// Returns the URI with scheme, host and port only.
-fn origin(uri: &http::Uri) -> Result<http::Uri, String> {
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(http::uri::PathAndQuery::from_static("/"));
-    http::Uri::from_parts(parts).map_err(|error| error.to_string())
-}
-
-/// Applies `tlsConfig` and `enableHTTPS` (upstream `makeTransport`, `client-go/rest#TLSConfigFor`).
-fn tls(config: &mut kube::Config, extender: &v1::Extender) -> Result<(), String> {
-    let none = v1::ExtenderTls::default();
-    let tls = extender.tls_config.as_ref().unwrap_or(&none);
-    let has_ca = !tls.ca_file.is_empty() || !tls.ca_data.0.is_empty();
-    let insecure = tls.insecure || extender.enable_https && !has_ca;
-    if has_ca && insecure {
-        return Err("specifying a root certificates file with the insecure flag is not allowed".to_owned());
-    }
-    config.accept_invalid_certs = insecure;
-    if has_ca {
-        let pem = data(&tls.ca_data, &tls.ca_file)?;
-        let certificates = CertificateDer::pem_slice_iter(&pem);
-        let certificates =
-            certificates.map(|each| each.map(|der| der.to_vec())).collect::<Result<Vec<_>, _>>();
-        let certificates =
-            certificates.map_err(|error| format!("unable to load root certificates: {error}"))?;
-        if certificates.is_empty() {
-            return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
-        }
-        config.root_cert = Some(certificates);
-    }
-    config.tls_server_name = Some(tls.server_name.clone()).filter(|name| !name.is_empty());
-    let (certificate, key) = (data(&tls.cert_data, &tls.cert_file)?, data(&tls.key_data, &tls.key_file)?);
-    match (certificate.is_empty(), key.is_empty()) {
-        (true, true) => {}
-        (false, false) => {
-            config.auth_info.client_certificate_data = Some(base64(certificate)?);
-            config.auth_info.client_key_data = Some(base64(key)?.into());
-        }
-        (true, false) | (false, true) => {
-            return Err(
-                "client certificate and key must be set together: certFile or certData, and keyFile or keyData"
-                    .to_owned(),
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Returns the inline data, or else the contents of the file; empty if neither is set.
-fn data(data: &ByteString, file: &str) -> Result<Vec<u8>, String> {
-    if !data.0.is_empty() || file.is_empty() {
-        return Ok(data.0.clone());
-    }
-    std::fs::read(file).map_err(|error| format!("cannot read {file}: {error}"))
-}
-
-fn base64(bytes: Vec<u8>) -> Result<String, String> {
-    let text = serde_json::to_value(ByteString(bytes)).map_err(|error| error.to_string())?;
-    text.as_str().map(str::to_owned).ok_or_else(|| "base64 is a string".to_owned())
 }
 
 /// A client with the id the engine knows it by.

@@ -3,6 +3,7 @@
 //! The engine decides which extender to call for a pod and what to do with its answer.
 
 mod client;
+mod connection;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -434,3 +434,40 @@ async fn query_waits_until_the_objects_are_listed() {
     objects.list_ended(Kind::Node);
     waiting.await;
 }
+
+#[tokio::test]
+async fn replaced_client_certificate_is_used_and_an_unusable_one_is_not() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let write = |issuer: &Authority| {
+        let (certificate, key) = issuer.issue("us");
+        std::fs::write(path("cert.pem"), certificate.pem()).expect("it is written");
+        std::fs::write(path("key.pem"), key.serialize_pem()).expect("it is written");
+    };
+    write(&other);
+    let tls_of_server = authority.server("127.0.0.1", true);
+    let server = Server::start_with(Reply::json(&json!({"NodeNames": ["a"]})), Some(tls_of_server)).await;
+    let client = client(&format!(
+        "urlPrefix: 'https://127.0.0.1:{}', nodeCacheCapable: true, filterVerb: f, \
+         tlsConfig: {{insecure: true, certFile: {}, keyFile: {}}}",
+        server.port,
+        path("cert.pem").display(),
+        path("key.pem").display(),
+    ));
+    let pod = small_pod();
+    let works = async || {
+        // The files are checked every ten seconds.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        tokio::time::resume();
+        client.ask(&pod_ref(&pod), &filter(), &kept(&[&pod], &[])).await.is_ok()
+    };
+    assert!(!works().await, "the extender does not trust the other authority");
+    write(&authority);
+    assert!(works().await);
+    std::fs::write(path("key.pem"), "no key").expect("it is written");
+    assert!(works().await, "the previous pair is kept");
+    write(&other);
+    assert!(!works().await);
+}
