@@ -218,11 +218,11 @@ impl Sim {
                 if let Some(decided) = self.process.decided.get_mut(&uid) {
                     decided.in_flight = false;
                     decided.may_arrive |= matches!(outcome, BindOutcome::Unknown { .. });
-                    if is_refused && !decided.may_arrive {
+                    // A query follows for a pod that no list contains.
+                    if is_refused && !decided.may_arrive && !is_unlisted {
                         // It fails, or waits to be sent once more. Until then its node may become infeasible.
                         decided.released = None;
                     }
-                    // A query follows for a pod that no list contains.
                     decided.settled |= outcome == BindOutcome::Accepted && !is_unlisted;
                 }
                 (uid.clone(), Event::BindFinished { uid: uid.as_str().into(), outcome })

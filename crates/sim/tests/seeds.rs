@@ -10,7 +10,12 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const FAILED_BEFORE: [(u64, u64, &str); 31] = [
+const FAILED_BEFORE: [(u64, u64, &str); 32] = [
+    (
+        2_500_098_167,
+        300,
+        "the checker did not know that a refused binding of a pod that a list omits is queried",
+    ),
     (
         2_500_003_833,
         300,
