@@ -132,8 +132,8 @@ pub fn gather(
     Ok(inventory)
 }
 
-/// Returns the objects that admission reads, in the order of the cluster. A manifest replaces the object that it changes.
-/// Those of a live cluster are among the existing objects only, if the engine reads them.
+/// Returns the objects that admission reads, in the order of the cluster. A manifest replaces the object that it
+/// changes. Those of a live cluster are among the existing objects only, if the engine reads them.
 fn of_admission(cluster: &[Item], existing: &[Item]) -> Vec<Item> {
     let is_read =
         |item: &&Item| item.kind() == STORAGE_CLASS || ADMISSION.iter().any(|(_, kind)| *kind == item.kind());
