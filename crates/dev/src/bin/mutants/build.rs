@@ -1,6 +1,7 @@
 //! Builds the mutated copy of the source tree, and finds the mutants that do not compile.
 
 use super::mutant::{Mutant, Name, hash};
+use super::run::SIGXCPU;
 use super::schema::{self, Schema};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -278,7 +279,7 @@ impl Tree {
             return Ok(Built::Programs(programs));
         }
         let other = String::from_utf8_lossy(&output.stderr);
-        if other.contains("SIGXCPU") {
+        if other.contains(&format!("(signal: {SIGXCPU}")) {
             return Ok(Built::Errors(Vec::new()));
         }
         ensure!(!errors.is_empty(), "cargo failed without an error of the compiler: {other}");

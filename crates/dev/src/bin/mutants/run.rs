@@ -218,7 +218,7 @@ impl Tests {
 }
 
 /// The signals that end a process which used its CPU time.
-const SIGXCPU: i32 = 24;
+pub(crate) const SIGXCPU: i32 = 24;
 const SIGKILL: i32 = 9;
 
 fn limit(test: &Test) -> u64 {
