@@ -148,7 +148,7 @@ fn updated_pending_pod_keeps_its_reserved_device() {
     let named = json!({ "resourceClaims": [{ "name": "c", "resourceClaimName": "mine" }] });
     let mut waits = pod("waits", 2, &named);
     waits["metadata"]["uid"] = json!("waits");
-    let objects = vec![node("a", 8), class(), slice("s", "d", 1), held("mine", "waits", &on_node_a()), waits];
+    let objects = [node("a", 8), class(), slice("s", "d", 1), held("mine", "waits", &on_node_a()), waits];
     let objects = [&objects[..], &larger_node()].concat();
     let files = Files::with(&list(&objects), &pod("waits", 1, &named).to_string());
     for more in [&["-o", "json"][..], &["-o", "json", "--add-nodes", "0:template=a"]] {
